@@ -1,0 +1,37 @@
+# Every target sets up .venv by itself; the first time takes a few minutes.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+ARGS   ?=
+
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help demo test bench lint clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+
+demo: $(VENV)/.installed-view ## learn the masses of a robot arm from its motion
+	@$(BIN)/python examples/learn_arm_masses.py $(ARGS)
+
+test: $(VENV)/.installed-dev ## run the tests (ARGS="-k name" selects)
+	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+bench: $(VENV)/.installed-dev ## time backdrive and its peers
+	@$(BIN)/python -m benchmarks $(ARGS)
+
+lint: $(VENV)/.installed-dev ## ruff, formatting and types
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+
+clean: ## remove .venv, caches and results
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results MUJOCO_LOG.TXT
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# .installed-view, .installed-dev: the package with that extra, again when the requirements change
+$(VENV)/.installed-%: pyproject.toml constraints.txt
+	@echo "setting up $(VENV) [$*]"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@

@@ -1,0 +1,36 @@
+"""Python equations to machine code: traced scalars, a small graph, LLVM, SIMD over environments.
+
+`graph` and `scalar` are what equations are written in, `memory` and `control` the arrays and loops around them,
+`reverse` their derivatives; `fuse`, `llvm`, `target`, `kernel` and `cache` make machine code, `launch` runs it.
+"""
+
+from .control import leave, loop, switch, when, while_any
+from .graph import Scalar, TraceError, Value, is_constant, traced
+from .kernel import Executable, Integer, Ints, Kernel, Number, Rows, Table, subroutine
+from .launch import run
+from .memory import Floats, Known, Masked, memory, workspace
+from .reverse import vjp
+from .scalar import (
+    absolute,
+    any_lane,
+    atan2,
+    clip,
+    cos,
+    floor,
+    is_finite,
+    maximum,
+    minimum,
+    nearest,
+    select,
+    sin,
+    sincos,
+    sqrt,
+    to_float,
+)
+
+__all__ = [
+    "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Rows", "Scalar", "Table", "TraceError",
+    "Value", "absolute", "any_lane", "atan2", "clip", "cos", "floor", "is_constant", "is_finite", "leave", "loop", "maximum", "memory",
+    "minimum", "nearest", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "to_float", "traced", "vjp",
+    "when", "while_any", "workspace",
+]  # fmt: skip

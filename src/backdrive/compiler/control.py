@@ -1,0 +1,91 @@
+"""Loops and branches that physics code writes once: plain Python on constants, regions of the graph on traced values.
+
+    for i in loop(n): ...                 n an int: unrolled; n traced: one body, n a run-time trip count
+    for _ in when(condition): ...         a branch that all lanes take together
+    if leave(condition): break            leave the innermost loop (all lanes together)
+    for _ in while_any(mask, limit): ...  repeat while a lane's mask() holds, at most `limit` times
+    switch(index, functions, *args)       call functions[index]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .graph import Graph, TraceError, current, invert, traced
+from .scalar import any_lane
+
+
+def loop(stop: Any, start: Any = 0, reverse: bool = False) -> Iterator[Any]:
+    """start, start + 1, ..., stop - 1, or the same backwards."""
+    if not traced(stop) and not traced(start):
+        yield from _unrolled(range(stop - 1, start - 1, -1) if reverse else range(start, stop))
+        return
+    graph = current()
+    i = graph.open_region("for", (start, stop), "i")
+    yield (stop - 1 + start) - i if reverse else i
+    graph.close_region()
+
+
+def _unrolled(numbers: range) -> Iterator[int]:
+    if (graph := Graph.current) is None:
+        yield from numbers
+        return
+    graph.loops.append(False)
+    try:
+        yield from numbers
+    finally:
+        graph.loops.pop()
+
+
+def _check_uniform(condition: Any) -> None:
+    if condition.type != "c":
+        raise TraceError("a branch on a lane's condition: lanes branch together, use any_lane() or select()")
+
+
+def when(condition: Any) -> Iterator[None]:
+    """The body, if `condition` (uniform) holds."""
+    if not traced(condition):
+        if condition:
+            yield
+        return
+    _check_uniform(condition)
+    graph = current()
+    graph.open_region("if", (condition,), None)
+    yield
+    graph.close_region()
+
+
+def leave(condition: Any) -> bool:
+    """``if leave(condition): break`` ends the innermost loop when `condition` (uniform) holds."""
+    if not traced(condition):
+        return bool(condition)
+    _check_uniform(condition)
+    if not any(current().loops[-1:]):
+        raise TraceError("leave() on a traced condition, but the innermost loop is unrolled, or there is none")
+    current().add("leave", (condition,), None, pure=False)
+    return False
+
+
+def while_any(mask: Callable[[], Any], limit: Any) -> Iterator[Any]:
+    """Repeat while ``mask()`` holds in any lane. Finished lanes go on computing: freeze them with select()."""
+    if (graph := Graph.current) is None:
+        for i in loop(limit):
+            if not mask():
+                return
+            yield i
+        return
+    i = graph.open_region("for", (0, limit), "i")  # rolled, whatever the limit
+    if not leave(invert(any_lane(mask()))):
+        yield i
+    graph.close_region()
+
+
+def switch(index: Any, functions: Sequence[Callable[..., None]], *args: Any) -> None:
+    """Call ``functions[index](*args)``; the functions leave their results in memory."""
+    if not traced(index):
+        functions[index](*args)
+        return
+    for k, function in enumerate(functions):
+        for _ in when(index == k):
+            function(*args)

@@ -1,0 +1,344 @@
+"""Traced scalars: what an equation becomes when it is called with symbols instead of floats.
+
+A `Value` is one scalar of the computation; when it runs, it is one SIMD register whose lanes are environments.
+Arithmetic on values appends nodes to the current `Graph`. Python numbers are constants; a node whose result is
+known (x + 0, 1 * x, x - x, ...) is never made, and a node that exists already is shared (hash-consing).
+
+Types: ``f`` lane float, ``b`` lane mask, ``i`` uniform integer, ``c`` uniform condition (the same in all lanes).
+
+Control flow is structured: a graph is a tree of *regions* (loop and branch bodies), and a value can be used only
+in its own region and those inside it. State that outlives a region lives in memory (`memory.py`).
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, NamedTuple
+
+Scalar = Any  # a Python float or a traced Value: physics functions accept both
+
+
+class TraceError(Exception):
+    """A kernel's Python source does something that cannot be traced."""
+
+
+class Node(NamedTuple):
+    op: str
+    args: tuple
+    type: str | None
+
+
+class Region:
+    """A straight piece of code: the indices of its nodes, in order."""
+
+    def __init__(self, loop: bool = False) -> None:
+        self.nodes: list[int] = []
+        self.open = True
+        self.loop = loop
+
+
+class _Tracing(threading.local):
+    graph: Graph | None = None
+
+
+_tracing = _Tracing()
+
+
+class _PerThread(type):
+    """``Graph.current``: every thread has its own."""
+
+    @property
+    def current(cls) -> Graph | None:
+        return _tracing.graph
+
+    @current.setter
+    def current(cls, graph: Graph | None) -> None:
+        _tracing.graph = graph
+
+
+class Graph(metaclass=_PerThread):
+    """The trace of one function.
+
+    ``scratch`` graphs exist only to be differentiated (`reverse.py`): they have no memory, and keep transcendental
+    functions as single nodes whose derivative is known.
+
+    ``Graph.current`` is the graph being traced; None: plain floats.
+    """
+
+    def __init__(self, module: Any = None, scratch: bool = False) -> None:
+        self.module = module
+        self.scratch = scratch
+        self.nodes: list[Node] = []
+        self.body = Region()
+        self.regions = [self.body]
+        self.loops: list[bool] = []  # the loops around the current place: whether each is rolled
+        self.shared: dict[tuple, Value] = {}
+        self.stored: dict[tuple, Any] = {}  # what is known to be in memory: (array, symbolic offset, offset) -> value
+        self.allocations: list[tuple[str, Any]] = []  # workspaces: array name, number of elements (an expression)
+        self._outer: Graph | None = None
+
+    def __enter__(self) -> Graph:
+        self._outer, Graph.current = Graph.current, self
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        Graph.current = self._outer
+        if error is None and len(self.regions) > 1:
+            raise TraceError("a traced loop or branch is left by break or return: use leave()")
+
+    def add(self, op: str, args: tuple, type: str | None, pure: bool = True) -> Value:
+        """Append a node, or return the one that computes the same already."""
+        key = None
+        if pure:
+            key = (op, *[(id(a.graph), a.index) if isinstance(a, Value) else a for a in args])
+            known = self.shared.get(key)
+            if known is not None and known.region.open:
+                return known
+        for a in args:
+            if not isinstance(a, Value):
+                continue
+            if a.graph is not self and not self.scratch:
+                raise TraceError(f"a value of another trace is used in '{op}': pass it as an argument")
+            if a.graph is self and not a.region.open:
+                raise TraceError(
+                    f"a value computed inside a loop or branch is used in '{op}' after it: "
+                    "a name rebound in a traced loop is not carried, keep the state in memory"
+                )
+        value = Value(self, len(self.nodes), type, self.regions[-1])
+        self.nodes.append(Node(op, args, type))
+        self.regions[-1].nodes.append(value.index)
+        if key is not None:
+            self.shared[key] = value
+        return value
+
+    def open_region(self, op: str, args: tuple, type: str | None) -> Value:
+        """Start a loop or branch body; what memory holds is unknown from here."""
+        if self.scratch:
+            raise TraceError("a loop or branch on a traced value inside a differentiated function")
+        self.stored.clear()
+        region = Region(op == "for")
+        head = self.add(op, (*args, region), type, pure=False)
+        self.regions.append(region)
+        if region.loop:
+            self.loops.append(True)
+        return Value(self, head.index, type, region)
+
+    def close_region(self) -> None:
+        region = self.regions.pop()
+        region.open = False
+        if region.loop:
+            self.loops.pop()
+        self.stored.clear()
+
+
+class Value:
+    """One traced scalar; behaves like a number, but cannot be branched on."""
+
+    __slots__ = ("graph", "index", "region", "type")
+
+    def __init__(self, graph: Graph, index: int, type: str | None, region: Region) -> None:
+        self.graph, self.index, self.type, self.region = graph, index, type, region
+
+    @property
+    def node(self) -> Node:
+        return self.graph.nodes[self.index]
+
+    def __add__(self, other): return add(self, other)
+    def __radd__(self, other): return add(other, self)
+    def __sub__(self, other): return sub(self, other)
+    def __rsub__(self, other): return sub(other, self)
+    def __mul__(self, other): return mul(self, other)
+    def __rmul__(self, other): return mul(other, self)
+    def __truediv__(self, other): return div(self, other)
+    def __rtruediv__(self, other): return div(other, self)
+    def __floordiv__(self, other): return integer_op("idiv", self, other)
+    def __mod__(self, other): return integer_op("irem", self, other)
+    def __neg__(self): return neg(self)
+    def __lt__(self, other): return compare("lt", self, other)
+    def __le__(self, other): return compare("le", self, other)
+    def __gt__(self, other): return compare("lt", other, self)
+    def __ge__(self, other): return compare("le", other, self)
+    def __eq__(self, other): return compare("eq", self, other)
+    def __ne__(self, other): return invert(compare("eq", self, other))
+    def __and__(self, other): return logic("and", self, other)
+    def __or__(self, other): return logic("or", self, other)
+    __rand__, __ror__ = __and__, __or__
+    def __invert__(self): return invert(self)
+    __hash__ = object.__hash__
+
+    def __bool__(self) -> bool:
+        raise TraceError("Python branches on a traced value: use select(), when() or leave()")
+
+    def __repr__(self) -> str:
+        return f"<{self.node.op} #{self.index}>"
+
+
+def traced(x: Any) -> bool:
+    return isinstance(x, Value)
+
+
+def current() -> Graph:
+    if Graph.current is None:
+        raise TraceError("a traced value is used outside of a trace")
+    return Graph.current
+
+
+def same(a: Any, b: Any) -> bool:
+    """The same value for certain."""
+    if traced(a) and traced(b):
+        return a.graph is b.graph and a.index == b.index
+    return not traced(a) and not traced(b) and a == b
+
+
+def is_constant(x: Any, number: float) -> bool:
+    return not traced(x) and x == number
+
+
+def argument_of(x: Any, op: str) -> tuple | None:
+    """The arguments of `x` if it is an `op` node of the current graph."""
+    if traced(x) and x.graph is Graph.current and x.node.op == op:
+        return x.node.args
+    return None
+
+
+def _is_integer(*args: Any) -> bool:
+    return any(traced(a) and a.type == "i" for a in args)
+
+
+def _check_integers(op: str, *args: Any) -> None:
+    if not all(a.type == "i" if traced(a) else hasattr(a, "__index__") for a in args):
+        raise TraceError(f"'{op}' of an integer and something else: use to_float()")
+
+
+def _ordered(a: Any, b: Any) -> tuple:
+    """One order for the arguments of a commutative operation, so that a·b and b·a are shared."""
+    rank = [(1, x.index) if traced(x) else (0, 0) for x in (a, b)]
+    return (a, b) if rank[0] <= rank[1] else (b, a)
+
+
+# Arithmetic. Every rule is exact in floating point (up to the sign of zero), except x * (1 / x) = 1.
+
+
+def add(a: Scalar, b: Scalar) -> Scalar:
+    if not traced(a) and not traced(b):
+        return a + b
+    if is_constant(a, 0):
+        return b
+    if is_constant(b, 0):
+        return a
+    if _is_integer(a, b):
+        return _add_integers(a, b)
+    if (x := argument_of(b, "neg")) is not None:
+        return sub(a, x[0])
+    if (x := argument_of(a, "neg")) is not None:
+        return sub(b, x[0])
+    return current().add("add", _ordered(a, b), "f")
+
+
+def _add_integers(a: Any, b: Any) -> Any:
+    _check_integers("+", a, b)
+    if not traced(a):
+        a, b = b, a
+    if not traced(b) and (x := argument_of(a, "iadd")) is not None and not traced(x[1]):
+        return add(x[0], x[1] + b)  # (x + 1) + 2 = x + 3: static offsets stay static
+    return current().add("iadd", (a, b), "i")
+
+
+def sub(a: Scalar, b: Scalar) -> Scalar:
+    if not traced(a) and not traced(b):
+        return a - b
+    if same(a, b):
+        return 0 if a.type == "i" else 0.0
+    if is_constant(b, 0):
+        return a
+    if _is_integer(a, b):
+        _check_integers("-", a, b)
+        return add(a, -b) if not traced(b) else current().add("isub", (a, b), "i")
+    if is_constant(a, 0):
+        return neg(b)
+    if (x := argument_of(b, "neg")) is not None:
+        return add(a, x[0])
+    return current().add("sub", (a, b), "f")
+
+
+def mul(a: Scalar, b: Scalar) -> Scalar:
+    if not traced(a) and not traced(b):
+        return a * b
+    integer = _is_integer(a, b)
+    for x, y in ((a, b), (b, a)):
+        if is_constant(x, 0):
+            return 0 if integer else 0.0
+        if is_constant(x, 1):
+            return y
+    if integer:
+        _check_integers("*", a, b)
+        return current().add("imul", _ordered(a, b), "i")
+    for x, y in ((a, b), (b, a)):
+        if is_constant(x, -1):
+            return neg(y)
+        if (z := argument_of(x, "neg")) is not None:
+            return neg(mul(z[0], y))
+        if (z := argument_of(x, "div")) is not None and is_constant(z[0], 1) and same(z[1], y):
+            return 1.0
+    return current().add("mul", _ordered(a, b), "f")
+
+
+def div(a: Scalar, b: Scalar) -> Scalar:
+    if not traced(a) and not traced(b):
+        return a / b
+    if _is_integer(a, b):
+        raise TraceError("'/' of an integer: use // or to_float()")
+    if is_constant(a, 0):
+        return 0.0
+    if is_constant(b, 1):
+        return a
+    return current().add("div", (a, b), "f")
+
+
+def neg(a: Scalar) -> Scalar:
+    if not traced(a):
+        return -a
+    if a.type == "i":
+        return current().add("isub", (0, a), "i")
+    if (x := argument_of(a, "neg")) is not None:
+        return x[0]
+    return current().add("neg", (a,), "f")
+
+
+def integer_op(op: str, a: Any, b: Any) -> Value:
+    """Division (idiv) and remainder (irem) of non-negative integers, and their minimum (imin)."""
+    _check_integers(op, a, b)
+    return current().add(op, (a, b), "i")
+
+
+def compare(relation: str, a: Scalar, b: Scalar) -> Any:
+    if not traced(a) and not traced(b):
+        return {"lt": a < b, "le": a <= b, "eq": a == b}[relation]
+    if same(a, b):
+        return relation != "lt"
+    if _is_integer(a, b):
+        _check_integers(relation, a, b)
+        return current().add("i" + relation, (a, b), "c")
+    if relation == "lt" and (is_constant(b, float("-inf")) or is_constant(a, float("inf"))):
+        return False  # nothing is beyond an infinite limit
+    return current().add("f" + relation, (a, b), "b")
+
+
+def logic(op: str, a: Any, b: Any) -> Any:
+    if not traced(a) and not traced(b):
+        return (a and b) if op == "and" else (a or b)
+    if not traced(a):
+        a, b = b, a
+    if not traced(b):  # x and True = x, x or True = True
+        return a if bool(b) == (op == "and") else b
+    if a.type != b.type:
+        raise TraceError(f"'{op}' of a lane mask and a uniform condition")
+    return current().add(op, _ordered(a, b), a.type)
+
+
+def invert(a: Any) -> Any:
+    if not traced(a):
+        return not a
+    if (x := argument_of(a, "not")) is not None:
+        return x[0]
+    return current().add("not", (a,), a.type)

@@ -1,0 +1,229 @@
+"""Arrays that kernels read and write. Physics code only sees ``a[k]``, ``a[k] = x`` and views.
+
+    lanes   workspace: one SIMD register an element, private to a pack of environments
+    rows    the caller's tensors: each environment has its own row; element k of every lane's row is one value
+    table   floats that all environments share, broadcast when loaded
+    ints    integers that all environments share (topology)
+
+An index is a Python int (static) or a traced integer. Two arrays never overlap; within one array, a store through
+one symbolic offset may alias every other. `Registers` and `Known` are arrays that exist only while tracing: an
+unrolled kernel has no workspace at all, and reads the model as constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .graph import Graph, Scalar, TraceError, Value, add, argument_of, current, traced
+
+
+@dataclass(frozen=True)
+class Storage:
+    """What the emitter must know of an array."""
+
+    name: str
+    kind: str  # lanes, rows, table or ints
+    writable: bool
+
+
+class Indexed:
+    """Views by records: element i of an array of records of `width` numbers."""
+
+    def get(self, i: Any, width: int) -> tuple[Scalar, ...]:
+        view = self.at(i * width)
+        return tuple(view[k] for k in range(width))
+
+    def put(self, i: Any, values: Sequence[Scalar]) -> None:
+        view = self.at(i * len(values))
+        for k, x in enumerate(values):
+            view[k] = x
+
+    def accumulate(self, i: Any, values: Sequence[Scalar]) -> None:
+        view = self.at(i * len(values))
+        for k, x in enumerate(values):
+            view[k] = view[k] + x
+
+    def at(self, k: Any) -> Any:
+        raise NotImplementedError
+
+    def __getitem__(self, k: Any) -> Any:
+        raise NotImplementedError
+
+    def __setitem__(self, k: Any, x: Any) -> None:
+        raise NotImplementedError
+
+
+class Array(Indexed):
+    """Memory of a kernel: a storage, and an offset with a symbolic and a static part."""
+
+    def __init__(self, storage: Storage, step: Any = None, symbol: Value | None = None, offset: int = 0) -> None:
+        self.storage, self.step, self.symbol, self.offset = storage, step, symbol, offset
+
+    def at(self, k: Any) -> Array:
+        """The view that starts at element k."""
+        if not traced(k):
+            return Array(self.storage, self.step, self.symbol, self.offset + k)
+        static = 0
+        if (x := argument_of(k, "iadd")) is not None and not traced(x[1]):
+            k, static = x
+        symbol = k if self.symbol is None else add(self.symbol, k)
+        return Array(self.storage, self.step, symbol, self.offset + static)
+
+    def row(self, t: Any) -> Array:
+        """The rows of time t (of arrays of kind rows)."""
+        return self.at(self.step * t)
+
+    def _key(self) -> tuple:
+        return (self.storage.name, None if self.symbol is None else self.symbol.index, self.offset)
+
+    def __getitem__(self, k: Any) -> Value:
+        graph, view = current(), self.at(k)
+        if graph.scratch:
+            raise TraceError("memory read inside a differentiated function: read before, and pass the value in")
+        args = (self.storage, view.symbol, view.offset)
+        type = "i" if self.storage.kind == "ints" else "f"
+        if not self.storage.writable:
+            return graph.add("load", args, type)
+        key = view._key()
+        if key not in graph.stored:
+            graph.stored[key] = graph.add("load", args, type, pure=False)
+        return graph.stored[key]
+
+    def __setitem__(self, k: Any, x: Scalar) -> None:
+        graph, view = current(), self.at(k)
+        if graph.scratch:
+            raise TraceError("memory written inside a differentiated function: return the value")
+        if traced(x) and x.type != "f":
+            raise TraceError(f"array '{self.storage.name}' holds floats: use to_float() or select()")
+        if not self.storage.writable:
+            raise TraceError(f"store to read-only array '{self.storage.name}'")
+        key = view._key()
+        for other in [o for o in graph.stored if o[0] == key[0] and o[1] != key[1]]:
+            del graph.stored[other]  # may alias
+        graph.stored[key] = x
+        graph.add("store", (self.storage, view.symbol, view.offset, x), None, pure=False)
+
+
+class Registers(Indexed):
+    """A workspace of an unrolled kernel: names for values, no memory.
+
+    A name cannot carry a value around a rolled loop, or out of a loop or branch: `memory` can. An element is None, or
+    (value, region in which it was written, outermost rolled loop around a read of it since).
+    """
+
+    def __init__(self, graph: Graph, elements: list, offset: int = 0) -> None:
+        self.graph, self.elements, self.offset = graph, elements, offset
+
+    def at(self, k: int) -> Registers:
+        if traced(k):
+            raise TraceError("an unrolled workspace is indexed by a traced integer")
+        return Registers(self.graph, self.elements, self.offset + k)
+
+    def __getitem__(self, k: int) -> Scalar:
+        k, regions = self.at(k).offset, self.graph.regions
+        if self.elements[k] is None:
+            raise TraceError(f"workspace element {k} is read before it is written")
+        x, region, reader = self.elements[k]
+        if region is not regions[-1]:
+            if not region.open:
+                raise TraceError(f"workspace element {k} is written in a loop or branch and read after it: use memory()")
+            if reader is None or not reader.open:
+                reader = next((r for r in regions[regions.index(region) + 1 :] if r.loop), None)
+                self.elements[k] = (x, region, reader)
+        return x
+
+    def __setitem__(self, k: int, x: Scalar) -> None:
+        k = self.at(k).offset
+        if (old := self.elements[k]) is not None and old[2] is not None and old[2].open:
+            raise TraceError(f"workspace element {k} is carried around a rolled loop: use memory()")
+        self.elements[k] = (x, self.graph.regions[-1], None)
+
+
+class Known(Indexed):
+    """A table whose numbers are constants of the kernel, except where `varying` says to read `array`."""
+
+    def __init__(
+        self, numbers: np.ndarray, varying: np.ndarray | None = None, array: Any = None, offset: int = 0
+    ) -> None:
+        self.numbers, self.varying, self.array, self.offset = numbers, varying, array, offset
+
+    def at(self, k: int) -> Known:
+        return Known(self.numbers, self.varying, self.array, self.offset + k)
+
+    def __getitem__(self, k: int) -> Scalar:
+        k += self.offset
+        if self.varying is not None and self.varying[k]:
+            return self.array[k]
+        return self.numbers[k].item()
+
+
+class Masked(Indexed):
+    """An array of which only the `wanted` elements exist: others read as zero, and what is stored there is dropped."""
+
+    def __init__(self, array: Any, wanted: np.ndarray, offset: int = 0) -> None:
+        self.array, self.wanted, self.offset = array, wanted, offset
+
+    def at(self, k: int) -> Masked:
+        return Masked(self.array, self.wanted, self.offset + k)
+
+    def __getitem__(self, k: int) -> Scalar:
+        k += self.offset
+        return self.array[k] if self.wanted[k] else 0.0
+
+    def __setitem__(self, k: int, x: Scalar) -> None:
+        k += self.offset
+        if self.wanted[k]:
+            self.array[k] = x
+
+
+class Floats(Indexed):
+    """Plain memory, for running physics on floats: a flat list or numpy array."""
+
+    def __init__(self, values: Any, offset: int = 0) -> None:
+        self.values, self.offset = values, offset
+
+    def at(self, k: int) -> Floats:
+        return Floats(self.values, self.offset + k)
+
+    def __getitem__(self, k: int) -> Any:
+        x = self.values[self.offset + k]
+        return x.item() if isinstance(x, np.generic) else x
+
+    def __setitem__(self, k: int, x: Any) -> None:
+        self.values[self.offset + k] = x
+
+
+def workspace(count: Any) -> Any:
+    """An uninitialised array of `count` lane values: floats, registers (unrolled), or scratch memory."""
+    graph = Graph.current
+    if graph is None:
+        return Floats([None] * count)
+    if graph.module.unroll and not traced(count):
+        return Registers([None] * count)
+    return memory(count)
+
+
+def memory(count: Any) -> Any:
+    """Like `workspace`, but also in unrolled kernels real memory: it carries state around rolled loops."""
+    graph = Graph.current
+    if graph is None:
+        return Floats([None] * count)
+    storage = Storage(f"work{len(graph.allocations)}", "lanes", True)
+    graph.allocations.append((storage.name, size_expression(count)))
+    return Array(storage)
+
+
+def size_expression(x: Any) -> Any:
+    """A traced integer as nested lists over the names of integer arguments: sizes are known before a kernel starts."""
+    if not traced(x):
+        return x
+    op, args, _ = x.node
+    if op == "parameter":
+        return args[0]
+    if op in ("iadd", "isub", "imul"):
+        return [op, *map(size_expression, args)]
+    raise TraceError(f"the size of a workspace depends on '{op}': only sums and products of integer arguments can")

@@ -1,0 +1,132 @@
+"""Reverse-mode derivatives of straight-line functions.
+
+The function is traced into a scratch graph, differentiated there, and the result is replayed where the caller is:
+in a kernel (sharing nodes with the rest of it, folding what is constant there) or on floats. Loops are not
+differentiated: the caller reverses the loop and differentiates its body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from . import graph as g
+from . import scalar
+from .graph import Graph, Scalar, TraceError, Value, traced
+
+
+def vjp(
+    function: Callable[..., Sequence[Scalar]], inputs: Sequence[Scalar], seeds: Sequence[Scalar]
+) -> tuple[list[Scalar], list[Scalar]]:
+    """``outputs = function(*inputs)`` and the gradient of ``Σ seeds[k] * outputs[k]`` with respect to every input.
+
+    Values that `function` captures are constants.
+    """
+    tape = Graph(scratch=True)
+    with tape:
+        leaves = [tape.add("leaf", (k,), "f") for k in range(len(inputs))]
+        outputs = list(function(*leaves))
+        if len(outputs) != len(seeds):
+            raise TraceError(f"vjp: {len(outputs)} outputs but {len(seeds)} seeds")
+        bars: dict[int, Scalar] = {}
+        for y, seed in zip(outputs, seeds, strict=True):
+            _contribute(tape, bars, y, seed)
+        for index in range(len(tape.nodes) - 1, -1, -1):
+            if index in bars:
+                _pull_back(tape, index, bars)
+        gradient = [bars.get(x.index, 0.0) for x in leaves]
+    values = _replay(tape, inputs, [*outputs, *gradient])
+    return values[: len(outputs)], values[len(outputs) :]
+
+
+def _contribute(tape: Graph, bars: dict[int, Scalar], x: Scalar, bar: Scalar) -> None:
+    if traced(x) and x.graph is tape:
+        bars[x.index] = bars[x.index] + bar if x.index in bars else bar
+
+
+def _pull_back(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
+    """Pass the adjoint of node `index` on to its arguments."""
+    op, args, _ = tape.nodes[index]
+    y, bar = Value(tape, index, "f", tape.body), bars[index]
+
+    def give(x: Scalar, contribution: Scalar) -> None:
+        _contribute(tape, bars, x, contribution)
+
+    if op == "leaf":
+        return
+    a, b = args[0], args[1] if len(args) > 1 else None
+    if op == "add":
+        give(a, bar), give(b, bar)
+    elif op == "sub":
+        give(a, bar), give(b, -bar)
+    elif op == "mul":
+        give(a, bar * b), give(b, bar * a)
+    elif op == "div":
+        scaled = bar / b
+        give(a, scaled), give(b, -(scaled * y))
+    elif op == "neg":
+        give(a, -bar)
+    elif op == "sqrt":
+        give(a, 0.5 * bar / y)
+    elif op == "sin":
+        give(a, bar * scalar.cos(a))
+    elif op == "cos":
+        give(a, -(bar * scalar.sin(a)))
+    elif op == "atan2":
+        scaled = bar / (a * a + b * b)
+        give(a, scaled * b), give(b, -(scaled * a))
+    elif op == "abs":
+        give(a, scalar.select(a < 0.0, -bar, bar))
+    elif op in ("min", "max"):
+        first = a < b if op == "min" else b < a
+        give(a, scalar.select(first, bar, 0.0)), give(b, scalar.select(first, 0.0, bar))
+    elif op == "select":
+        give(b, scalar.select(a, bar, 0.0)), give(args[2], scalar.select(a, 0.0, bar))
+    elif op not in ("floor", "round"):  # those are piecewise constant
+        raise TraceError(f"vjp through '{op}'")
+
+
+_REPLAY: dict[str, Callable[..., Any]] = {
+    "add": g.add,
+    "sub": g.sub,
+    "mul": g.mul,
+    "div": g.div,
+    "neg": g.neg,
+    "sqrt": scalar.sqrt,
+    "sin": scalar.sin,
+    "cos": scalar.cos,
+    "atan2": scalar.atan2,
+    "abs": scalar.absolute,
+    "floor": scalar.floor,
+    "round": scalar.nearest,
+    "min": scalar.minimum,
+    "max": scalar.maximum,
+    "select": scalar.select,
+    "flt": lambda a, b: a < b,
+    "fle": lambda a, b: a <= b,
+    "feq": lambda a, b: a == b,
+    "and": lambda a, b: g.logic("and", a, b),
+    "or": lambda a, b: g.logic("or", a, b),
+    "not": g.invert,
+}
+
+
+def _replay(tape: Graph, inputs: Sequence[Scalar], wanted: Sequence[Scalar]) -> list[Scalar]:
+    """Evaluate nodes of a scratch graph in the current graph, or on floats, in the order they were traced."""
+
+    def on_tape(x: Scalar) -> bool:
+        return traced(x) and x.graph is tape
+
+    live: set[int] = set()
+    pending = [x.index for x in wanted if on_tape(x)]
+    while pending:
+        index = pending.pop()
+        if index not in live:
+            live.add(index)
+            pending += [a.index for a in tape.nodes[index].args if on_tape(a)]
+    done: dict[int, Scalar] = {}
+    for index in sorted(live):
+        op, args, _ = tape.nodes[index]
+        values = [done[a.index] if on_tape(a) else a for a in args]
+        done[index] = inputs[args[0]] if op == "leaf" else _REPLAY[op](*values)
+    return [done[x.index] if on_tape(x) else x for x in wanted]

@@ -1,0 +1,160 @@
+"""The scalar functions of physics, on plain floats and on traced values alike."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from .graph import Graph, Scalar, current, integer_op, same, traced
+
+
+def _unary(op: str, on_float: Any) -> Any:
+    def function(x: Scalar) -> Scalar:
+        return current().add(op, (x,), "f") if traced(x) else on_float(x)
+
+    function.__name__ = function.__qualname__ = op
+    return function
+
+
+sqrt = _unary("sqrt", math.sqrt)
+absolute = _unary("abs", abs)
+floor = _unary("floor", math.floor)
+nearest = _unary("round", round)  # ties to even, as IEEE 754 rounds
+
+
+def minimum(a: Scalar, b: Scalar) -> Scalar:
+    """The smaller of two; if one is NaN, the second."""
+    if any(traced(x) and x.type == "i" for x in (a, b)):
+        return integer_op("imin", a, b)
+    if traced(a) or traced(b):
+        return a if same(a, b) else current().add("min", (a, b), "f")
+    return a if a < b else b
+
+
+def maximum(a: Scalar, b: Scalar) -> Scalar:
+    """The larger of two; if one is NaN, the second."""
+    if traced(a) or traced(b):
+        return a if same(a, b) else current().add("max", (a, b), "f")
+    return a if a > b else b
+
+
+def select(condition: Any, a: Scalar, b: Scalar) -> Scalar:
+    """`a` in the lanes where `condition` holds, `b` in the others. Both are computed."""
+    if not traced(condition):
+        return a if condition else b
+    return a if same(a, b) else current().add("select", (condition, a, b), "f")
+
+
+def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
+    """x limited to [low, high]; its derivative is 1 on the closed interval. NaN stays NaN."""
+    return select(x < low, low, select(x > high, high, x))
+
+
+def any_lane(mask: Any) -> Any:
+    """A uniform condition: whether `mask` holds in at least one lane."""
+    return current().add("any", (mask,), "c") if traced(mask) else mask
+
+
+def to_float(i: Any) -> Scalar:
+    """A uniform integer as a lane float."""
+    return current().add("to_float", (i,), "f") if traced(i) else float(i)
+
+
+def is_finite(x: Scalar) -> Any:
+    """x - x is 0 for every finite x, else NaN."""
+    if not traced(x):
+        return math.isfinite(x)
+    return current().add("feq", (current().add("sub", (x, x), "f"), 0.0), "b")
+
+
+# Sine and cosine: argument reduced to [-π/4, π/4] by Cody and Waite's split of π/2 (exact products up to about
+# |x| = 1e6), then minimax polynomials (the coefficients of FDLIBM's kernel functions). Branch-free: the lanes of a
+# register may lie in different quadrants. Below 1 ulp of error in the reduced range.
+
+_HALF_PI = {
+    64: (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21),
+    32: (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8),
+}
+_SIN = (
+    -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
+    2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10,
+)  # fmt: skip
+_COS = (
+    4.16666666666666019037e-02, -1.38888888888741095749e-03, 2.48015872894767294178e-05,
+    -2.75573143513906633035e-07, 2.08757232129817482790e-09, -1.13596475577881948265e-11,
+)  # fmt: skip
+
+
+def horner(z: Scalar, coefficients: tuple[float, ...]) -> Scalar:
+    result = coefficients[-1]
+    for c in reversed(coefficients[:-1]):
+        result = c + z * result
+    return result
+
+
+def sincos(x: Scalar) -> tuple[Scalar, Scalar]:
+    """(sin x, cos x)"""
+    if not traced(x):
+        return math.sin(x), math.cos(x)
+    graph = current()
+    if graph.scratch:  # to be differentiated: d sin = cos
+        return graph.add("sin", (x,), "f"), graph.add("cos", (x,), "f")
+    return _sincos_polynomials(x, graph)
+
+
+def _sincos_polynomials(x: Scalar, graph: Graph) -> tuple[Scalar, Scalar]:
+    bits = graph.module.bits
+    high, middle, low = _HALF_PI[bits]
+    # Adding 1.5 · 2ᵐ, m the bits of the mantissa, rounds to an integer k, and leaves k in the lowest bits.
+    magic = 1.5 * 2.0 ** {64: 52, 32: 23}[bits]
+    rounded = x * (2.0 / math.pi) + magic
+    k = rounded - magic
+    r = ((x - k * high) - k * middle) - k * low
+    z = r * r
+    s = r + (r * z) * horner(z, _SIN)
+    c = 1.0 + z * (z * horner(z, _COS) - 0.5)
+    # k mod 4 = 0, 1, 2, 3: sin is s, c, -s, -c and cos is c, -s, -c, s
+    sine = graph.add("odd", (rounded, c, s), "f")
+    cosine = graph.add("odd", (rounded, s, c), "f")
+    return graph.add("flip", (rounded, sine, 0), "f"), graph.add("flip", (rounded, cosine, 1), "f")
+
+
+def sin(x: Scalar) -> Scalar:
+    return sincos(x)[0]
+
+
+def cos(x: Scalar) -> Scalar:
+    return sincos(x)[1]
+
+
+# atan: reduced to [0, tan(π/8)] by atan x = π/4 + atan((x - 1)/(x + 1)), then a rational approximation
+# (the coefficients of Cephes' atan).
+
+_ATAN_P = (
+    -6.485021904942025371773e1, -1.228866684490136173410e2, -7.500855792314704667340e1,
+    -1.615753718733365076637e1, -8.750608600031904122785e-1,
+)  # fmt: skip
+_ATAN_Q = (
+    1.945506571482613964425e2, 4.853903996359136964868e2, 4.328810604912902668951e2,
+    1.650270098316988542046e2, 2.485846490142306297962e1, 1.0,
+)  # fmt: skip
+
+
+def atan2(y: Scalar, x: Scalar) -> Scalar:
+    """The angle of the point (x, y), in (-π, π]; 0 at the origin."""
+    if not traced(x) and not traced(y):
+        return math.atan2(y, x)
+    graph = current()
+    if graph.scratch:
+        return graph.add("atan2", (y, x), "f")
+    ay, ax = absolute(y), absolute(x)
+    small, large = minimum(ay, ax), maximum(ay, ax)
+    t = select(large > 0.0, small / select(large > 0.0, large, 1.0), 0.0)
+    reduce = t > math.tan(math.pi / 8)
+    u = select(reduce, (t - 1.0) / (t + 1.0), t)
+    z = u * u
+    angle = u + u * (z * horner(z, _ATAN_P) / horner(z, _ATAN_Q))
+    angle = select(reduce, math.pi / 4 + angle, angle)
+    angle = select(ay > ax, math.pi / 2 - angle, angle)
+    angle = select(x < 0.0, math.pi - angle, angle)
+    return select(y < 0.0, -angle, angle)

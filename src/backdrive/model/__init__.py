@@ -1,0 +1,41 @@
+"""What a world is: scenes, shapes, joints, motors, parameters, states, and loaders of robot files."""
+
+from .joints import Ball, Fixed, Free, Hinge, Joint, Planar, Slider
+from .layout import Kind
+from .load import load
+from .model import Model
+from .motors import Motor, PositionServo, VelocityServo
+from .parameters import ParameterInfo, ParameterTable
+from .scene import Scene
+from .shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, PlacedShape, Polygon, Shape, Sphere
+from .state import State
+
+__all__ = [
+    "Ball",
+    "Box",
+    "Capsule",
+    "Circle",
+    "Convex",
+    "Cylinder",
+    "Fixed",
+    "Free",
+    "HalfSpace",
+    "Hinge",
+    "Joint",
+    "Kind",
+    "Model",
+    "Motor",
+    "ParameterInfo",
+    "ParameterTable",
+    "PlacedShape",
+    "Planar",
+    "Polygon",
+    "PositionServo",
+    "Scene",
+    "Shape",
+    "Slider",
+    "Sphere",
+    "State",
+    "VelocityServo",
+    "load",
+]

@@ -1,0 +1,126 @@
+"""Validation of user input: what was wrong, what was expected, and the nearest valid name."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+
+RELATIVE_TOLERANCE = 1e-9
+"""How far, relative to its trace, an inertia may violate the triangle inequality (a thin plate meets it
+with equality, so rounding alone can violate it)."""
+
+
+def unknown(what: str, name: object, valid: Iterable[str]) -> str:
+    """Message for a name that does not exist, with the nearest one that does."""
+    names = list(valid)
+    close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
+    if close:
+        return f"unknown {what} {name!r}; did you mean {close[0]!r}?"
+    if not names:
+        return f"unknown {what} {name!r}; there are none here"
+    listed = ", ".join(repr(n) for n in names[:20]) + (", ..." if len(names) > 20 else "")
+    return f"unknown {what} {name!r}; expected one of {listed}"
+
+
+def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = False) -> float:
+    """A finite float, at least ``low`` (above it when ``strict``)."""
+    if isinstance(value, bool | str | bytes) or value is None:
+        raise TypeError(f"{what} must be a number, got {value!r}")
+    try:
+        result = float(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{what} must be a number, got {value!r}") from error
+    if not math.isfinite(result):
+        raise ValueError(f"{what} must be finite, got {result}")
+    if result < low or (strict and result == low):
+        raise ValueError(f"{what} must be {'>' if strict else '>='} {low:g}, got {result:g}")
+    return result
+
+
+def vector(value: Any, size: int, what: str) -> Array:
+    """A finite float64 vector of a given length."""
+    result = array(value, what)
+    if result.shape != (size,):
+        raise ValueError(f"{what} must have {size} elements, got {_shape(result)}")
+    return result
+
+
+def array(value: Any, what: str) -> Array:
+    """A finite float64 array of any shape."""
+    try:
+        raw = np.asarray(value)
+        if raw.dtype.kind not in "iuf":
+            raise TypeError(f"dtype {raw.dtype}")
+        result = raw.astype(np.float64)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise TypeError(f"{what} must be made of numbers, got {value!r}") from error
+    if not np.isfinite(result).all():
+        raise ValueError(f"{what} must be finite, got {value!r}")
+    return result
+
+
+def interval(value: Any, what: str) -> tuple[float, float]:
+    """(low, high) with low < high; infinite ends are allowed; None is unlimited."""
+    if value is None:
+        return -math.inf, math.inf
+    try:
+        low, high = (float(x) for x in value)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"{what} must be a pair (low, high), got {value!r}") from error
+    if not low < high:
+        raise ValueError(f"{what} must be (low, high) with low < high, got {value!r}")
+    return low, high
+
+
+def unit_vector(value: Any, size: int, what: str) -> Array:
+    """A direction, normalised; zero length raises."""
+    result = vector(value, size, what)
+    length = np.linalg.norm(result)
+    if length < 1e-12:
+        raise ValueError(f"{what} must not have zero length, got {value!r}")
+    return result / length
+
+
+def unit_quaternion(value: Any, what: str) -> Array:
+    """A quaternion, w first, of unit length to 1e-6 (then normalised exactly)."""
+    result = vector(value, 4, what)
+    length = np.linalg.norm(result)
+    if abs(length - 1.0) > 1e-6:
+        raise ValueError(f"{what} must be a unit quaternion (w, x, y, z), got {value!r} of length {length:g}")
+    return result / length
+
+
+def identifier(value: Any, what: str, taken: Iterable[str]) -> str:
+    """A non-empty name that is not taken yet."""
+    if not isinstance(value, str):
+        raise TypeError(f"the name of a {what} must be a string, got {value!r}")
+    if not value:
+        raise ValueError(f"the name of a {what} must not be empty")
+    if value in taken:
+        raise ValueError(f"there is already a {what} named {value!r}")
+    return value
+
+
+def physical_inertia(inertia: Array, what: str) -> None:
+    """Raise unless a 3 x 3 inertia (kg m^2) is symmetric, positive definite, and a rigid body can have it."""
+    scale = max(float(np.abs(inertia).max()), 1e-300)
+    if np.abs(inertia - inertia.T).max() > RELATIVE_TOLERANCE * scale:
+        raise ValueError(f"{what} must be a symmetric matrix, got {inertia.tolist()}")
+    moments = np.linalg.eigvalsh(inertia)
+    if moments[0] <= 0.0:
+        raise ValueError(f"{what} must be positive definite; its principal moments are {moments.tolist()}")
+    if moments[2] - moments[0] - moments[1] > RELATIVE_TOLERANCE * moments.sum():
+        raise ValueError(
+            f"{what} violates the triangle inequality: its principal moments are {moments.tolist()}, "
+            "and the largest may not exceed the sum of the other two"
+        )
+
+
+def _shape(value: Array) -> str:
+    return f"{value.size}" if value.ndim == 1 else f"an array of shape {value.shape}"

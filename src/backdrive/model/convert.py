@@ -1,0 +1,205 @@
+"""From the arrays of a compiled MuJoCo model to links, motors and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import mujoco
+import numpy as np
+
+from .layout import Kind
+from .links import Actuator, Inertial, Link, motor_record, pack
+from .model import Model
+from .rotations import about_axis, from_quaternion
+from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
+from .unsupported import actuator_count, actuator_fault, disabled
+
+Array = np.ndarray
+
+_KINDS = {
+    mujoco.mjtJoint.mjJNT_FREE: Kind.FREE,
+    mujoco.mjtJoint.mjJNT_BALL: Kind.BALL,
+    mujoco.mjtJoint.mjJNT_SLIDE: Kind.SLIDER,
+    mujoco.mjtJoint.mjJNT_HINGE: Kind.HINGE,
+}
+
+
+def convert(model: mujoco.MjModel, inertials: Mapping[str, Inertial], timestep: float | None) -> Model:
+    """A Model with MuJoCo's coordinates; what it cannot represent must have been refused before.
+
+    ``inertials`` replaces, by body name, what MuJoCo made of them.
+    """
+    if model.nbody == 1:
+        raise ValueError("there are no bodies in this file")
+    links, joint_links = _links(model, inertials)
+    gravity = np.zeros(3) if disabled(model, "GRAVITY") else model.opt.gravity.copy()
+    return pack(
+        3,
+        links,
+        _actuators(model, joint_links),
+        gravity,
+        timestep=timestep,
+        statics=_shapes(model, 0),
+        excluded=_excluded(model),
+    )
+
+
+def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[Link], list[int]]:
+    """All links, and the link of each joint. Body 0 is the world."""
+    bodies = _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
+    joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
+    links: list[Link] = []
+    joint_links: list[int] = []
+    link_of_body = [-1]
+    for body in range(1, model.nbody):
+        parent = link_of_body[model.body_parentid[body]]
+        offset, rotation = model.body_pos[body].copy(), from_quaternion(model.body_quat[body])
+        start, count = model.body_jntadr[body], model.body_jntnum[body]
+        if count == 0:
+            links.append(Link(parent, Kind.FIXED, offset=offset, rotation=rotation))
+        for joint in range(start, start + count):
+            link = _joint_link(model, joint, parent, offset, rotation)
+            link.joint = joints[joint]
+            parent = len(links)
+            joint_links.append(parent)
+            links.append(link)
+            # Only the first joint starts from the body's pose in its parent.
+            offset, rotation = np.zeros(3), np.eye(3)
+        last = links[-1]
+        last.body = bodies[body]
+        inertial = inertials.get(bodies[body]) or _inertial(model, body)
+        last.mass, last.com, last.inertia = inertial.mass, inertial.com, inertial.inertia
+        last.shapes = _shapes(model, body)
+        link_of_body.append(len(links) - 1)
+    return links, joint_links
+
+
+def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, rotation: Array) -> Link:
+    """A massless link that moves on one of MuJoCo's joints."""
+    kind = _KINDS[mujoco.mjtJoint(model.jnt_type[joint])]
+    q, v = model.jnt_qposadr[joint], model.jnt_dofadr[joint]
+    positions = slice(q, q + {Kind.FREE: 7, Kind.BALL: 4}.get(kind, 1))
+    dofs = slice(v, v + {Kind.FREE: 6, Kind.BALL: 3}.get(kind, 1))
+    link = Link(parent, kind)
+    link.q0 = model.qpos0[positions].copy()
+    link.reference = model.qpos_spring[positions].copy()
+    link.stiffness = 0.0 if disabled(model, "SPRING", "PASSIVE") else float(model.jnt_stiffness[joint])
+    link.damping = 0.0 if disabled(model, "DAMPER", "PASSIVE") else _uniform(model.dof_damping[dofs])
+    link.armature = _uniform(model.dof_armature[dofs])
+    if kind == Kind.FREE:
+        return link
+    axis, anchor, zero = model.jnt_axis[joint].copy(), model.jnt_pos[joint].copy(), link.q0[0]
+    link.offset, link.rotation = offset, rotation
+    if kind == Kind.SLIDER:
+        link.axis = axis
+        # MuJoCo's joint has not moved at qpos0: take that back from where the link starts.
+        link.offset = offset - rotation @ axis * zero
+        return link
+    link.anchor = anchor
+    if kind == Kind.HINGE:
+        link.axis = axis
+        link.rotation = rotation @ about_axis(axis, -zero)
+        link.offset = offset + (rotation - link.rotation) @ anchor
+    return link
+
+
+def _inertial(model: mujoco.MjModel, body: int) -> Inertial:
+    axes = from_quaternion(model.body_iquat[body])
+    inertia = axes @ np.diag(model.body_inertia[body]) @ axes.T
+    return Inertial(float(model.body_mass[body]), model.body_ipos[body].copy(), inertia)
+
+
+def _uniform(values: Array) -> float:
+    if np.ptp(values) != 0.0:
+        raise ValueError(f"damping and armature must be the same along all axes of a joint, got {values}")
+    return float(values[0])
+
+
+def _actuators(model: mujoco.MjModel, joint_links: list[int]) -> list[Actuator]:
+    """The motors, in MuJoCo's order, without those that cannot be represented (ignored on request)."""
+    count = actuator_count(model)
+    names = _names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, count, "motor")
+    chosen = [i for i in range(count) if actuator_fault(model, i) is None]
+    return [_actuator(model, i, names[i], joint_links[model.actuator_trnid[i, 0]]) for i in chosen]
+
+
+def _actuator(model: mujoco.MjModel, i: int, name: str, link: int) -> Actuator:
+    control = model.actuator_ctrladr[i] if hasattr(model, "actuator_ctrladr") else i
+    output = model.actuator_outadr[i] if hasattr(model, "actuator_outadr") else i
+    gain = float(model.actuator_gainprm[i, 0])
+    affine = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_AFFINE
+    bias = tuple(model.actuator_biasprm[i, :3].tolist()) if affine else (0.0, 0.0, 0.0)
+    limits = force_limits = (-np.inf, np.inf)
+    if model.actuator_ctrllimited[control] and not disabled(model, "CLAMPCTRL"):
+        limits = tuple(model.actuator_ctrlrange[control].tolist())
+    if model.actuator_forcelimited[i]:
+        force_limits = tuple(model.actuator_forcerange[i].tolist())
+    group = model.actuator_group[i]
+    if disabled(model, "ACTUATION") or (0 <= group < 31 and model.opt.disableactuator >> group & 1):
+        force_limits = (0.0, 0.0)  # it still has its control, but no effect
+    record = motor_record(float(model.actuator_gear[output, 0]), gain, bias, limits, force_limits)
+    return Actuator(name, link, 0, _motor_kind(gain, bias), record)
+
+
+def _motor_kind(gain: float, bias: tuple[float, ...]) -> str:
+    """What a user would call an affine motor: the parameters it gets depend on it."""
+    if bias == (0.0, 0.0, 0.0):
+        return "torque" if gain == 1.0 else "general"
+    if bias[:2] == (0.0, -gain):
+        return "position"
+    if bias == (0.0, 0.0, -gain):
+        return "velocity"
+    return "general"
+
+
+def _shapes(model: mujoco.MjModel, body: int) -> tuple[PlacedShape, ...]:
+    """The shapes of a body that could touch something; only kinds that exist here."""
+    start, count = model.body_geomadr[body], model.body_geomnum[body]
+    shapes = []
+    for geom in range(start, start + count):
+        if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):
+            continue
+        position, rotation = model.geom_pos[geom], from_quaternion(model.geom_quat[geom])
+        friction = float(model.geom_friction[geom, 0])
+        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_GEOM, geom)
+        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
+            normal = rotation[:, 2]
+            plane = HalfSpace(tuple(normal.tolist()), float(normal @ position))
+            shapes.append(PlacedShape(plane, friction=friction, name=name))
+            continue
+        shape = _shape(model, geom)
+        if shape is not None:
+            place, axes = tuple(position.tolist()), tuple(map(tuple, rotation.tolist()))
+            shapes.append(PlacedShape(shape, place, axes, friction=friction, name=name))
+    return tuple(shapes)
+
+
+def _shape(model: mujoco.MjModel, geom: int) -> Shape | None:
+    a, b, c = model.geom_size[geom].tolist()
+    makers: dict[mujoco.mjtGeom, Callable[[], Shape]] = {
+        mujoco.mjtGeom.mjGEOM_SPHERE: lambda: Sphere(a),
+        mujoco.mjtGeom.mjGEOM_CAPSULE: lambda: Capsule(a, 2.0 * b),
+        mujoco.mjtGeom.mjGEOM_CYLINDER: lambda: Cylinder(a, 2.0 * b),
+        mujoco.mjtGeom.mjGEOM_BOX: lambda: Box(2.0 * a, 2.0 * b, 2.0 * c),
+        mujoco.mjtGeom.mjGEOM_MESH: lambda: Convex(_mesh_vertices(model, model.geom_dataid[geom])),
+    }
+    make = makers.get(mujoco.mjtGeom(model.geom_type[geom]))
+    return None if make is None else make()
+
+
+def _mesh_vertices(model: mujoco.MjModel, mesh: int) -> Array:
+    start = model.mesh_vertadr[mesh]
+    return model.mesh_vert[start : start + model.mesh_vertnum[mesh]].astype(np.float64)
+
+
+def _excluded(model: mujoco.MjModel) -> tuple[tuple[str, str], ...]:
+    bodies = _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
+    return tuple((bodies[s >> 16], bodies[s & 0xFFFF]) for s in model.exclude_signature.tolist())
+
+
+def _names(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int, prefix: str) -> list[str]:
+    """Names of all elements of a kind; those without get one from their number."""
+    given = [mujoco.mj_id2name(model, kind, i) for i in range(count)]
+    while any(f"{prefix}{i}" in given for i in range(count)):
+        prefix += "_"
+    return [name or f"{prefix}{i}" for i, name in enumerate(given)]

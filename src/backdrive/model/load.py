@@ -1,0 +1,161 @@
+"""Load a robot from a MJCF or URDF file, parsed and compiled by MuJoCo."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree
+
+from . import checks
+from .model import Model
+
+if TYPE_CHECKING:
+    import mujoco
+
+
+def load(
+    source: str | os.PathLike[str],
+    *,
+    floating: bool | str = False,
+    ignore: Iterable[str] = (),
+    fuse: bool = False,
+) -> Model:
+    """A model from a MJCF or URDF file, or from such a text.
+
+    source: path of the file, or the XML itself (a string that starts with ``<``).
+    floating: give a free joint to the root body that has no joint; the body's name if there are several.
+    ignore: kinds of elements to leave out although they change the motion, of contact, limit, frictionloss,
+        equality, tendon, actuator, mocap, plugin, fluid, gravcomp, flex, spring (non-linear ones). What the
+        engine cannot represent and is not ignored raises one error that lists it all. Ignoring inertia
+        accepts the numbers of URDF links that no rigid body can have.
+    fuse: merge bodies that are rigidly attached to each other, which is faster but loses their names.
+
+    q and v of the model are MuJoCo's qpos and qvel, element by element.
+    """
+    # Imported here, so that users of scenes do not wait for MuJoCo to load.
+    from .convert import convert
+    from .unsupported import KINDS, refuse_unsupported
+    from .urdf import take_inertials
+
+    kinds = (ignore,) if isinstance(ignore, str) else tuple(ignore)
+    for kind in kinds:
+        if kind not in KINDS:
+            raise ValueError(checks.unknown("kind to ignore", kind, KINDS))
+    text, path = _read(source)
+    name = "the XML text" if path is None else str(path)
+    urdf = _root_tag(text) == "robot"
+    spec = _parse(text, path, name)
+    if urdf or fuse:
+        spec.compiler.fusestatic = fuse
+    if path is not None:
+        _resolve_packages(spec, path.parent)
+    if floating is not False:
+        _float(spec, floating, name)
+    if "contact" in kinds:
+        _drop_meshes(spec)
+    # Fused bodies are weighed by the compiler, which then has to like their inertias.
+    inertials, impossible = take_inertials(spec) if urdf and not fuse else ({}, [])
+    compiled = _compile(spec, name)
+    refuse_unsupported(compiled, {"inertia": impossible}, kinds, name)
+    return convert(compiled, inertials, timestep=None if urdf else float(compiled.opt.timestep))
+
+
+def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
+    """The XML, and where it came from."""
+    if isinstance(source, str) and source.lstrip().startswith("<"):
+        return source, None
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"expected a path or an XML string, got {source!r}")
+    path = Path(source)
+    if not path.is_file():
+        raise FileNotFoundError(f"no such file: {path}")
+    return path.read_text(encoding="utf-8", errors="replace"), path
+
+
+def _root_tag(text: str) -> str:
+    """Name of the outermost element; empty if there is none (the parser will say what is wrong)."""
+    parser: Any = ElementTree.XMLPullParser(events=("start",))
+    with contextlib.suppress(ElementTree.ParseError):
+        parser.feed(text)
+        return next((element.tag for _, element in parser.read_events()), "")
+    return ""
+
+
+def _parse(text: str, path: Path | None, name: str) -> mujoco.MjSpec:
+    import mujoco
+
+    try:
+        return mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(str(path))
+    except ValueError as error:
+        raise ValueError(f"{name}: {_one_line(error)}") from None
+
+
+def _compile(spec: mujoco.MjSpec, name: str) -> mujoco.MjModel:
+    try:
+        return spec.compile()
+    except ValueError as error:
+        message = _one_line(error)
+        missing = re.search(r"[Ee]rror opening file '([^']*)'", message)
+        if missing:
+            raise FileNotFoundError(
+                f"{name}: cannot open {missing[1]!r}. If only contact needs it, load with ignore=('contact',)"
+            ) from None
+        raise ValueError(f"{name}: {message}") from None
+
+
+def _one_line(error: Exception) -> str:
+    return "; ".join(line.strip() for line in str(error).splitlines() if line.strip())
+
+
+def _resolve_packages(spec: mujoco.MjSpec, directory: Path) -> None:
+    """Find ``package://`` meshes below one of the folders around the file, as in a ROS workspace."""
+    for mesh in spec.meshes:
+        if mesh.file.startswith("package://"):
+            relative = mesh.file.removeprefix("package://").lstrip("/")
+            for folder in directory.resolve().parents:
+                if (folder / relative).is_file():
+                    mesh.file = str(folder / relative)
+                    break
+
+
+def _float(spec: mujoco.MjSpec, floating: bool | str, name: str) -> None:
+    roots = {body.name: body for body in spec.worldbody.bodies if not body.joints}
+    if floating is True:
+        if len(roots) != 1:
+            found = ", ".join(map(repr, roots)) or "none"
+            raise ValueError(
+                f"{name}: floating=True needs one root body without a joint, found {found}; "
+                "name the body: floating='...'"
+            )
+        floating = next(iter(roots))
+    elif floating not in roots:
+        raise ValueError(f"{name}: " + checks.unknown("root body without a joint", floating, roots))
+    taken = {joint.name for joint in spec.joints}
+    joint = "root"
+    while joint in taken:
+        joint += "_"
+    roots[floating].add_freejoint(name=joint)
+
+
+def _drop_meshes(spec: mujoco.MjSpec) -> None:
+    """Delete meshes that only contact would need, so that their files need not exist."""
+    import mujoco
+
+    if spec.compiler.inertiafromgeom == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE:
+        return
+    inferred = spec.compiler.inertiafromgeom == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
+    used = set()
+    for body in spec.bodies:
+        weighs = inferred and not body.explicitinertial and body.name != "world"
+        for geom in list(body.geoms):
+            if geom.meshname and weighs:
+                used.add(geom.meshname)  # the body's inertia comes from it
+            elif geom.meshname:
+                spec.delete(geom)
+    for mesh in list(spec.meshes):
+        if mesh.name not in used:
+            spec.delete(mesh)

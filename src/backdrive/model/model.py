@@ -1,0 +1,209 @@
+"""A world, immutable: its topology, its constants, its names."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from . import assemble, checks, layout
+from .layout import NQ, NV, Kind
+from .parameters import ParameterTable, parameter_table
+from .shapes import PlacedShape
+from .state import State
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Model:
+    """A forest of links with one joint each; made by ``Scene.build`` or ``load``.
+
+    Link i hangs on link ``parent[i]`` < i (-1: the world) by a joint of kind ``kind[i]``. A body is a link
+    with a name; a body with several joints has nameless massless links before its own. ``constants`` is laid
+    out as ``layout`` says. Arrays are read-only; q and v are in the order of the links.
+    """
+
+    dim: int
+    bodies: tuple[str, ...]
+    joints: tuple[str, ...]
+    motors: tuple[str, ...]
+    motor_kinds: tuple[str, ...]
+    """torque, position, velocity or general, for each motor."""
+    parent: Array
+    kind: Array
+    body_link: Array
+    joint_link: Array
+    motor_q: Array
+    motor_v: Array
+    constants: Array
+    q0: Array
+    v0: Array
+    timestep: float | None
+    """What the file recommends, s."""
+    shapes: tuple[tuple[PlacedShape, ...], ...]
+    """The shapes of each body, placed in its frame."""
+    statics: tuple[PlacedShape, ...]
+    """The shapes of the world."""
+    excluded: tuple[tuple[str, str], ...]
+    """Pairs of bodies that never touch."""
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, np.ndarray):
+                value = value.copy()
+                value.flags.writeable = False
+                object.__setattr__(self, field.name, value)
+
+    # Rebuilding through the constructor keeps the arrays read-only in copies, and caches out of pickles.
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Model, tuple(getattr(self, field.name) for field in fields(self))
+
+    @property
+    def nlink(self) -> int:
+        return len(self.parent)
+
+    @property
+    def nbody(self) -> int:
+        return len(self.bodies)
+
+    @property
+    def njoint(self) -> int:
+        return len(self.joints)
+
+    @property
+    def nu(self) -> int:
+        return len(self.motors)
+
+    @property
+    def nq(self) -> int:
+        return len(self.q0)
+
+    @property
+    def nv(self) -> int:
+        return len(self.v0)
+
+    @cached_property
+    def qadr(self) -> Array:
+        """Where the position coordinates of each link start, int64 [nlink]."""
+        return _constant(layout.addresses(self.kind.tolist())[0])
+
+    @cached_property
+    def vadr(self) -> Array:
+        """Where the velocity coordinates of each link start, int64 [nlink]."""
+        return _constant(layout.addresses(self.kind.tolist())[1])
+
+    @cached_property
+    def constants_tensor(self) -> Tensor:
+        """The constants as a float64 tensor, shared: not to be written to; ``assemble()`` gives a copy."""
+        return torch.tensor(self.constants)
+
+    @property
+    def gravity(self) -> Array:
+        """m/s^2, [dim]."""
+        start = layout.gravity_start(self.nlink, self.nq, self.nu)
+        return self.constants[start : start + self.dim]
+
+    def body_index(self, name: str) -> int:
+        """Row of a body in per-body parameters."""
+        return _index("body", name, self.bodies)
+
+    def joint_index(self, name: str) -> int:
+        """Row of a joint in per-joint parameters."""
+        return _index("joint", name, self.joints)
+
+    def motor_index(self, name: str) -> int:
+        """Row of a motor in the controls."""
+        return _index("motor", name, self.motors)
+
+    def q_index(self, joint: str) -> slice:
+        """The coordinates of a joint in q."""
+        link = self.joint_link[self.joint_index(joint)]
+        start = int(self.qadr[link])
+        return slice(start, start + NQ[self.kind[link]])
+
+    def v_index(self, joint: str) -> slice:
+        """The coordinates of a joint in v."""
+        link = self.joint_link[self.joint_index(joint)]
+        start = int(self.vadr[link])
+        return slice(start, start + NV[self.kind[link]])
+
+    def parameters(self) -> ParameterTable:
+        """Names, shapes and units of everything that ``parameter`` and ``assemble`` know."""
+        return self._table
+
+    @cached_property
+    def _table(self) -> ParameterTable:
+        return parameter_table(self)
+
+    def parameter(self, name: str) -> Tensor:
+        """Current values of a parameter: a new float64 tensor of the shape the table says."""
+        return torch.from_numpy(self._table[name].values(self.constants))
+
+    def assemble(self, parameters: Mapping[str, Tensor] | None = None, *, check: bool = True) -> Tensor:
+        """The constants with some parameters replaced, differentiable: [nconst] or [B, nconst], float64.
+
+        Each parameter is [*shape] (shared) or [B, *shape] (one per environment). Axes and quaternions are
+        normalised. ``check=False`` skips the tests of the values (not of names and shapes), for use under
+        ``torch.vmap``, where values cannot be looked at.
+        """
+        return assemble.assemble(self, parameters or {}, check)
+
+    def initial_state(self, batch: int | None = None) -> State:
+        """The state the world was built in: q [nq], v [nv], or [batch, nq], [batch, nv]; float64."""
+        q, v = torch.tensor(self.q0), torch.tensor(self.v0)
+        if batch is None:
+            return State(q, v)
+        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
+            raise ValueError(f"batch must be None or an int >= 1, got {batch!r}")
+        return State(q.repeat(batch, 1), v.repeat(batch, 1))
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """sha256 of everything the dynamics sees; the same in every process."""
+        digest = hashlib.sha256(b"backdrive model 1")
+        for value in (self.parent, self.kind, self.motor_q, self.motor_v):
+            digest.update(np.array([len(value), *value], dtype="<i8").tobytes())
+        # Adding zero turns -0.0 into 0.0: they compare equal, so they must hash equal.
+        digest.update((self.constants + 0.0).astype("<f8").tobytes())
+        return digest.hexdigest()
+
+    def __repr__(self) -> str:
+        return (
+            f"Model(dim={self.dim}, nbody={self.nbody}, njoint={self.njoint}, "
+            f"nq={self.nq}, nv={self.nv}, nu={self.nu})"
+        )
+
+    def __str__(self) -> str:
+        """The tree: one line per link, indented below its parent, with its joint and mass."""
+        bodies = dict(zip(self.body_link.tolist(), self.bodies, strict=True))
+        joints = dict(zip(self.joint_link.tolist(), self.joints, strict=True))
+        rows: list[tuple[str, str, str]] = []
+        todo = [(i, 1) for i in np.flatnonzero(self.parent < 0)[::-1].tolist()]
+        while todo:
+            i, depth = todo.pop()
+            joint = Kind(self.kind[i]).name.lower() + (f" {joints[i]!r}" if i in joints else "")
+            mass = f"{self.constants[layout.link_start(i) + layout.MASS]:.4g} kg" if i in bodies else ""
+            rows.append(("  " * depth + bodies.get(i, "."), joint, mass))
+            todo.extend((j, depth + 1) for j in np.flatnonzero(self.parent == i)[::-1].tolist())
+        name, joint_width = (max((len(row[i]) for row in rows), default=0) for i in range(2))
+        return "\n".join([repr(self), *(f"{a:{name}}  {b:{joint_width}}  {c}".rstrip() for a, b, c in rows)])
+
+
+def _constant(values: list[int]) -> Array:
+    result = np.array(values, dtype=np.int64)
+    result.flags.writeable = False
+    return result
+
+
+def _index(what: str, name: str, names: tuple[str, ...]) -> int:
+    if name not in names:
+        raise ValueError(checks.unknown(what, name, names))
+    return names.index(name)

@@ -1,0 +1,316 @@
+"""Describe a world: bodies with shapes, joints between them, motors on the joints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from . import checks
+from .joints import Joint
+from .layout import Kind
+from .links import pack
+from .model import Model
+from .motors import Motor
+from .rotations import from_orientation
+from .shapes import HalfSpace, PlacedShape, Shape
+from .tree import (
+    BodySpec,
+    JointSpec,
+    Material,
+    MotorSpec,
+    body_inertia,
+    build_actuators,
+    build_links,
+    check_joint,
+)
+
+Array = np.ndarray
+
+_PLANAR_DOFS = {"x": 0, "y": 1, "angle": 2}
+
+
+@dataclass
+class Scene:
+    """A world in the making. ``build`` makes an immutable Model of it.
+
+    dim: 2 or 3. gravity: m/s^2, [dim]; by default 9.81 downwards along the last axis.
+
+    Positions, angles, anchors and axes are given in world coordinates, for all joint coordinates at zero.
+    A body without a joint moves freely: its joint is planar (2D) or free (3D), and has the body's name.
+    Every ``add_`` method returns the name, which is what other methods take.
+    """
+
+    dim: int
+    gravity: Any = None
+    _bodies: dict[str, BodySpec] = field(default_factory=dict, init=False, repr=False)
+    _joints: dict[str, JointSpec] = field(default_factory=dict, init=False, repr=False)
+    _hangs: dict[str, JointSpec] = field(default_factory=dict, init=False, repr=False)  # by child body
+    _motors: dict[str, MotorSpec] = field(default_factory=dict, init=False, repr=False)
+    _statics: dict[str, PlacedShape] = field(default_factory=dict, init=False, repr=False)
+    _excluded: list[tuple[str, str]] = field(default_factory=list, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.dim not in (2, 3) or isinstance(self.dim, bool):
+            raise ValueError(f"dim must be 2 or 3, got {self.dim!r}")
+        default = (0.0,) * (self.dim - 1) + (-9.81,)
+        gravity = default if self.gravity is None else self.gravity
+        self.gravity = tuple(checks.vector(gravity, self.dim, "gravity").tolist())
+
+    def add_static(
+        self,
+        shape: Shape,
+        *,
+        position: Any = None,
+        angle: float | None = None,
+        quaternion: Any = None,
+        friction: float = 0.5,
+        restitution: float = 0.0,
+        softness: float = 0.0,
+        name: str | None = None,
+    ) -> str:
+        """A shape that never moves, such as the ground."""
+        name = f"static{len(self._statics)}" if name is None else name
+        name = checks.identifier(name, "static shape", self._statics)
+        what = f"static shape {name!r}"
+        place, orientation = self._pose(position, angle, quaternion, what)
+        material = _material(friction, restitution, softness, what)
+        shape = self._shape(shape, what, static=True)
+        self._statics[name] = _placed(shape, place, orientation, material, name)
+        return name
+
+    def add_body(
+        self,
+        name: str,
+        shape: Shape | Sequence[Shape] = (),
+        *,
+        mass: float | None = None,
+        density: float | None = None,
+        position: Any = None,
+        angle: float | None = None,
+        quaternion: Any = None,
+        velocity: Any = None,
+        angular_velocity: Any = None,
+        friction: float = 0.5,
+        restitution: float = 0.0,
+        softness: float = 0.0,
+        com: Any = None,
+        inertia: Any = None,
+    ) -> str:
+        """A rigid body.
+
+        mass: kg, or density: kg/m^3 (2D: kg/m^2) of its shapes. position: m, of the body frame; angle: rad
+        (2D) or quaternion (3D, w first). velocity: m/s, of the body frame's origin; angular_velocity: rad/s,
+        a number in 2D, a world vector in 3D; both only for bodies that move freely. com [dim] and inertia
+        (2D: a number; 3D: the 3 principal moments, 6 numbers xx yy zz xy xz yz, or [3, 3]; kg m^2, about the
+        com, along the body axes) come from the shapes unless given.
+        """
+        name = checks.identifier(name, "body", self._bodies)
+        what = f"body {name!r}"
+        if (mass is None) == (density is None):
+            raise ValueError(f"{what}: give either mass or density, got mass={mass!r}, density={density!r}")
+        if mass is not None:
+            mass = checks.number(mass, f"{what}: mass", low=0.0, strict=True)
+        if density is not None:
+            density = checks.number(density, f"{what}: density", low=0.0, strict=True)
+        place, orientation = self._pose(position, angle, quaternion, what)
+        material = _material(friction, restitution, softness, what)
+        body = BodySpec(name, mass, density, place, orientation, material)
+        shapes = [shape] if isinstance(shape, Shape) else shape
+        if not isinstance(shapes, Sequence) or isinstance(shapes, str):
+            raise TypeError(f"{what}: expected a shape or a list of shapes, got {shape!r}")
+        body.shapes = [_placed(self._shape(s, what), np.zeros(3), np.zeros(1), material) for s in shapes]
+        body.moving = velocity is not None or angular_velocity is not None
+        if velocity is not None:
+            body.velocity[: self.dim] = checks.vector(velocity, self.dim, f"{what}: velocity")
+        if angular_velocity is not None:
+            if self.dim == 2:
+                body.angular_velocity[2] = checks.number(angular_velocity, f"{what}: angular_velocity")
+            else:
+                body.angular_velocity[:] = checks.vector(angular_velocity, 3, f"{what}: angular_velocity")
+        if com is not None:
+            body.com = np.zeros(3)
+            body.com[: self.dim] = checks.vector(com, self.dim, f"{what}: com")
+        if inertia is not None:
+            body.inertia = body_inertia(self.dim, inertia, f"{what}: inertia")
+        self._bodies[name] = body
+        return name
+
+    def add_shape(
+        self,
+        body: str,
+        shape: Shape,
+        *,
+        position: Any = None,
+        angle: float | None = None,
+        quaternion: Any = None,
+        friction: float | None = None,
+        restitution: float | None = None,
+        softness: float | None = None,
+    ) -> None:
+        """One more shape on a body, posed in the body's frame; its material is the body's unless given."""
+        spec = self._bodies[self._body(body, "body")]
+        what = f"body {spec.name!r}"
+        place, orientation = self._pose(position, angle, quaternion, what)
+        own = spec.material
+        material = _material(
+            own[0] if friction is None else friction,
+            own[1] if restitution is None else restitution,
+            own[2] if softness is None else softness,
+            what,
+        )
+        spec.shapes.append(_placed(self._shape(shape, what), place, orientation, material))
+
+    def add_joint(
+        self,
+        name: str,
+        joint: Joint,
+        *,
+        parent: str | None = None,
+        child: str,
+        anchor: Any = None,
+        position: Any = None,
+        velocity: Any = None,
+    ) -> str:
+        """Connect ``child`` to ``parent`` (None: the world).
+
+        anchor: world point of the joint, by default the child's position. position, velocity: initial
+        joint coordinates (rad, m; a quaternion for a ball) and their rates, by default at rest at zero; a
+        body that moves freely starts where it was put instead.
+        """
+        name = checks.identifier(name, "joint", self._joints)
+        what = f"joint {name!r}"
+        if not isinstance(joint, Joint):
+            raise TypeError(f"{what}: expected a joint such as Hinge(), got {joint!r}")
+        child = self._body(child, f"{what}: child body")
+        parent = None if parent is None else self._body(parent, f"{what}: parent body")
+        body = self._bodies[child]
+        point = body.position.copy()
+        if anchor is not None:
+            point[: self.dim] = checks.vector(anchor, self.dim, f"{what}: anchor")
+        spec = JointSpec(name, joint, parent, child, point, position, velocity)
+        check_joint(self.dim, spec, body, self._hangs)
+        self._joints[name] = self._hangs[child] = spec
+        return name
+
+    def add_motor(
+        self,
+        name: str,
+        motor: Motor | None = None,
+        *,
+        joint: str,
+        dof: str | None = None,
+        gear: float | None = None,
+        limits: Any = None,
+        force_limits: Any = None,
+    ) -> str:
+        """A motor on a hinge, a slider, or one ``dof`` ("x", "y", "angle") of a planar joint.
+
+        motor: PositionServo(...), VelocityServo(...) or Motor(...); without one, ``gear``, ``limits`` (of the
+        control) and ``force_limits`` describe a torque motor.
+        """
+        name = checks.identifier(name, "motor", self._motors)
+        what = f"motor {name!r}"
+        if motor is None:
+            motor = Motor(gear=1.0 if gear is None else gear, limits=limits, force_limits=force_limits)
+        elif not isinstance(motor, Motor):
+            raise TypeError(f"{what}: expected a Motor, PositionServo or VelocityServo, got {motor!r}")
+        elif (gear, limits, force_limits) != (None, None, None):
+            raise ValueError(f"{what}: give gear, limits, force_limits to {type(motor).__name__}(...)")
+        kind = self._joint_kind(joint, what)
+        if kind == Kind.PLANAR:
+            if dof not in _PLANAR_DOFS:
+                raise ValueError(f"{what}: on a planar joint dof must be 'x', 'y' or 'angle', got {dof!r}")
+            self._motors[name] = MotorSpec(name, motor, joint, _PLANAR_DOFS[dof])
+            return name
+        if kind not in (Kind.HINGE, Kind.SLIDER):
+            raise ValueError(f"{what}: joint {joint!r} is {kind.name.lower()}; expected a hinge or slider")
+        if dof is not None:
+            raise ValueError(f"{what}: joint {joint!r} has one dof: leave out dof={dof!r}")
+        self._motors[name] = MotorSpec(name, motor, joint, 0)
+        return name
+
+    def exclude(self, a: str, b: str) -> None:
+        """No contact between two bodies."""
+        first, second = self._body(a, "body"), self._body(b, "body")
+        if first == second:
+            raise ValueError(f"exclude needs two different bodies, got {a!r} twice")
+        self._excluded.append((first, second))
+
+    def build(self) -> Model:
+        """The immutable model of what was added so far."""
+        if not self._bodies:
+            raise ValueError("the scene has no bodies: add one with add_body")
+        links = build_links(self.dim, self._bodies, self._joints)
+        gravity = np.zeros(3)
+        gravity[: self.dim] = checks.vector(self.gravity, self.dim, "gravity")
+        return pack(
+            self.dim,
+            links,
+            build_actuators(links, list(self._motors.values())),
+            gravity,
+            statics=tuple(self._statics.values()),
+            excluded=tuple(self._excluded),
+        )
+
+    def _body(self, name: Any, what: str) -> str:
+        if not isinstance(name, str):
+            raise TypeError(f"{what} must be given by its name, got {name!r}")
+        if name not in self._bodies:
+            raise ValueError(checks.unknown(what, name, self._bodies))
+        return name
+
+    def _joint_kind(self, name: Any, what: str) -> Kind:
+        """The kind of a joint, also of the implicit one of a body that has none."""
+        if not isinstance(name, str):
+            raise TypeError(f"{what}: a joint must be given by its name, got {name!r}")
+        if name in self._joints:
+            return self._joints[name].joint.kind
+        free = [body for body in self._bodies if body not in self._hangs]
+        if name in free:
+            return Kind.PLANAR if self.dim == 2 else Kind.FREE
+        raise ValueError(f"{what}: " + checks.unknown("joint", name, [*self._joints, *free]))
+
+    def _shape(self, shape: Any, what: str, static: bool = False) -> Shape:
+        if not isinstance(shape, Shape):
+            raise TypeError(f"{what}: expected a shape such as Box(...), got {shape!r}")
+        if shape.dim != self.dim:
+            raise ValueError(f"{what}: {type(shape).__name__} is {shape.dim}D, the scene is {self.dim}D")
+        if isinstance(shape, HalfSpace) and not static:
+            raise ValueError(f"{what}: a HalfSpace is infinite; add it with add_static")
+        return shape
+
+    def _pose(self, position: Any, angle: Any, quaternion: Any, what: str) -> tuple[Array, Array]:
+        """Position [3], and the angle [1] (2D) or the quaternion [4] (3D)."""
+        place = np.zeros(3)
+        if position is not None:
+            place[: self.dim] = checks.vector(position, self.dim, f"{what}: position")
+        if self.dim == 2:
+            if quaternion is not None:
+                raise ValueError(f"{what}: in 2D give an angle, not a quaternion")
+            return place, np.array([0.0 if angle is None else checks.number(angle, f"{what}: angle")])
+        if angle is not None:
+            raise ValueError(f"{what}: in 3D give a quaternion (w, x, y, z), not an angle")
+        if quaternion is None:
+            return place, np.array([1.0, 0.0, 0.0, 0.0])
+        return place, checks.unit_quaternion(quaternion, f"{what}: quaternion")
+
+
+def _material(friction: Any, restitution: Any, softness: Any, what: str) -> Material:
+    elastic = checks.number(restitution, f"{what}: restitution", low=0.0)
+    if elastic > 1.0:
+        raise ValueError(f"{what}: restitution must be between 0 and 1, got {elastic:g}")
+    return (
+        checks.number(friction, f"{what}: friction", low=0.0),
+        elastic,
+        checks.number(softness, f"{what}: softness", low=0.0),
+    )
+
+
+def _placed(
+    shape: Shape, position: Array, orientation: Array, material: Material, name: str | None = None
+) -> PlacedShape:
+    rotation = tuple(map(tuple, from_orientation(orientation).tolist()))
+    return PlacedShape(shape, tuple(position.tolist()), rotation, *material, name)

@@ -1,0 +1,298 @@
+"""Shapes: their size, volume, center of mass and inertia.
+
+Planar shapes live in the plane z = 0; their volume is an area and only the zz entry of their inertia counts.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from . import checks
+
+Array = np.ndarray
+
+
+class Shape(ABC):
+    """A solid in its own frame, of uniform density."""
+
+    dim: int
+
+    @property
+    @abstractmethod
+    def volume(self) -> float:
+        """m^3, or the area in m^2 in 2D."""
+
+    @property
+    def center(self) -> Array:
+        """Center of mass in the shape's frame, m, [3]."""
+        return np.zeros(3)
+
+    @abstractmethod
+    def inertia(self, mass: float) -> Array:
+        """About the center of mass, along the shape's axes, kg m^2, [3, 3], for a mass in kg."""
+
+
+@dataclass(frozen=True)
+class Circle(Shape):
+    """A disc in 2D; radius in m."""
+
+    radius: float
+    dim = 2
+
+    def __post_init__(self) -> None:
+        _size(self, "radius")
+
+    @property
+    def volume(self) -> float:
+        return math.pi * self.radius**2
+
+    def inertia(self, mass: float) -> Array:
+        return np.diag([0.0, 0.0, 0.5 * mass * self.radius**2])
+
+
+@dataclass(frozen=True, init=False)
+class Box(Shape):
+    """A rectangle (two sizes) or a cuboid (three): full extents along its axes, m."""
+
+    sizes: tuple[float, ...]
+
+    def __init__(self, *sizes: float) -> None:
+        if len(sizes) not in (2, 3):
+            raise ValueError(f"Box takes 2 sizes in 2D or 3 in 3D (full extents), got {len(sizes)}")
+        checked = tuple(checks.number(s, f"Box size {i}", low=0.0, strict=True) for i, s in enumerate(sizes))
+        object.__setattr__(self, "sizes", checked)
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        return len(self.sizes)
+
+    @property
+    def volume(self) -> float:
+        return math.prod(self.sizes)
+
+    def inertia(self, mass: float) -> Array:
+        squares = np.array(self.sizes) ** 2
+        if self.dim == 2:
+            return np.diag([0.0, 0.0, mass * squares.sum() / 12.0])
+        return np.diag(mass * (squares.sum() - squares) / 12.0)
+
+
+@dataclass(frozen=True)
+class Polygon(Shape):
+    """A convex polygon in 2D: vertices [n, 2] in m, in order around it; stored counter-clockwise."""
+
+    vertices: Any
+    dim = 2
+
+    def __post_init__(self) -> None:
+        points = checks.array(self.vertices, "Polygon vertices")
+        if points.ndim != 2 or points.shape[1] != 2 or len(points) < 3:
+            raise ValueError(f"Polygon vertices must be [n, 2] with n >= 3, got shape {points.shape}")
+        edges = np.roll(points, -1, axis=0) - points
+        turns = _cross(edges, np.roll(edges, -1, axis=0))
+        if turns.sum() < 0.0:
+            points, turns = points[::-1], -turns
+        scale = np.ptp(points, axis=0).max() ** 2
+        headings = np.unwrap(np.arctan2(edges[:, 1], edges[:, 0]))
+        winds_once = abs(abs(headings[-1] - headings[0]) - 2.0 * math.pi) < math.pi
+        if (turns <= 1e-12 * scale).any() or not winds_once:
+            raise ValueError(
+                "Polygon vertices must be the corners of a convex polygon in order around it, "
+                f"no three in a line; got {points.tolist()}"
+            )
+        object.__setattr__(self, "vertices", tuple((float(x), float(y)) for x, y in points))
+
+    @cached_property
+    def _triangles(self) -> tuple[Array, Array, Array]:
+        """Corners p, r and twice the areas of the triangles (vertex 0, p, r), relative to vertex 0."""
+        points = np.array(self.vertices) - self.vertices[0]
+        p, r = points[1:-1], points[2:]
+        return p, r, _cross(p, r)
+
+    @property
+    def volume(self) -> float:
+        return float(self._triangles[2].sum() / 2.0)
+
+    @property
+    def center(self) -> Array:
+        p, r, twice = self._triangles
+        mean = (twice[:, None] * (p + r)).sum(0) / (3.0 * twice.sum())
+        return np.append(mean + self.vertices[0], 0.0)
+
+    def inertia(self, mass: float) -> Array:
+        p, r, twice = self._triangles
+        squares = (p * p + p * r + r * r).sum(1)
+        about_corner = (twice @ squares) / (6.0 * twice.sum())
+        lever = self.center[:2] - self.vertices[0]
+        return np.diag([0.0, 0.0, mass * (about_corner - lever @ lever)])
+
+
+@dataclass(frozen=True)
+class HalfSpace(Shape):
+    """The solid n . x <= offset (m), in 2D or 3D by the length of its normal; only for static geometry."""
+
+    normal: Any
+    offset: float = 0.0
+
+    def __post_init__(self) -> None:
+        size = np.size(np.asarray(self.normal, dtype=object))
+        if size not in (2, 3):
+            raise ValueError(f"HalfSpace normal must have 2 or 3 elements, got {self.normal!r}")
+        normal = checks.unit_vector(self.normal, size, "HalfSpace normal")
+        object.__setattr__(self, "normal", tuple(normal.tolist()))
+        object.__setattr__(self, "offset", checks.number(self.offset, "HalfSpace offset"))
+
+    @property
+    def dim(self) -> int:  # type: ignore[override]
+        return len(self.normal)
+
+    @property
+    def volume(self) -> float:
+        return math.inf
+
+    def inertia(self, mass: float) -> Array:
+        raise ValueError("a HalfSpace is infinite and has no inertia: use it with add_static")
+
+
+@dataclass(frozen=True)
+class Sphere(Shape):
+    """A ball; radius in m."""
+
+    radius: float
+    dim = 3
+
+    def __post_init__(self) -> None:
+        _size(self, "radius")
+
+    @property
+    def volume(self) -> float:
+        return 4.0 / 3.0 * math.pi * self.radius**3
+
+    def inertia(self, mass: float) -> Array:
+        return np.eye(3) * (0.4 * mass * self.radius**2)
+
+
+@dataclass(frozen=True)
+class Cylinder(Shape):
+    """A solid cylinder along its z axis; radius and length in m."""
+
+    radius: float
+    length: float
+    dim = 3
+
+    def __post_init__(self) -> None:
+        _size(self, "radius", "length")
+
+    @property
+    def volume(self) -> float:
+        return math.pi * self.radius**2 * self.length
+
+    def inertia(self, mass: float) -> Array:
+        across = mass * (3.0 * self.radius**2 + self.length**2) / 12.0
+        return np.diag([across, across, 0.5 * mass * self.radius**2])
+
+
+@dataclass(frozen=True)
+class Capsule(Shape):
+    """A cylinder along z with half a ball on each end; length (m) is that of the cylinder alone."""
+
+    radius: float
+    length: float
+    dim = 3
+
+    def __post_init__(self) -> None:
+        _size(self, "radius", "length")
+
+    @property
+    def volume(self) -> float:
+        return Cylinder(self.radius, self.length).volume + Sphere(self.radius).volume
+
+    def inertia(self, mass: float) -> Array:
+        cylinder, ball = Cylinder(self.radius, self.length), Sphere(self.radius)
+        tube = mass * cylinder.volume / self.volume
+        caps = mass - tube
+        # Two half balls, each with its center of mass 3/8 r above its flat side, at half the length.
+        shift = caps * (self.length**2 / 4.0 + 3.0 / 8.0 * self.length * self.radius)
+        return cylinder.inertia(tube) + ball.inertia(caps) + np.diag([shift, shift, 0.0])
+
+
+@dataclass(frozen=True)
+class Convex(Shape):
+    """The convex hull of points [n, 3], m; stored as a tuple of points."""
+
+    vertices: Any
+    dim = 3
+
+    def __post_init__(self) -> None:
+        points = checks.array(self.vertices, "Convex vertices")
+        if points.ndim != 2 or points.shape[1] != 3 or len(points) < 4:
+            raise ValueError(f"Convex vertices must be [n, 3] with n >= 4, got shape {points.shape}")
+        extents = np.linalg.svd(points - points.mean(0), compute_uv=False)
+        if extents[2] <= 1e-9 * extents[0]:
+            raise ValueError("Convex vertices must not all lie in one plane: the hull has no volume")
+        object.__setattr__(self, "vertices", tuple(tuple(p) for p in points.tolist()))
+
+    @cached_property
+    def _properties(self) -> tuple[float, Array, Array]:
+        from .hull import mass_properties
+
+        return mass_properties(np.array(self.vertices))
+
+    @property
+    def volume(self) -> float:
+        return self._properties[0]
+
+    @property
+    def center(self) -> Array:
+        return self._properties[1]
+
+    def inertia(self, mass: float) -> Array:
+        return self._properties[2] * mass
+
+
+@dataclass(frozen=True)
+class PlacedShape:
+    """A shape at a pose in its body's (or the world's) frame, with its material."""
+
+    shape: Shape
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    rotation: tuple[tuple[float, float, float], ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
+    friction: float = 0.0
+    restitution: float = 0.0
+    softness: float = 0.0
+    name: str | None = None
+
+
+def composite(shapes: list[PlacedShape], mass: float | None, density: float) -> tuple[float, Array, Array]:
+    """Mass, center of mass [3] and inertia about it [3, 3] of shapes of one density.
+
+    With a ``mass`` (kg) it is shared out by volume and ``density`` (kg/m^3, or kg/m^2 in 2D) is not used.
+    """
+    volumes = np.array([placed.shape.volume for placed in shapes])
+    masses = volumes * (density if mass is None else mass / volumes.sum())
+    total = float(masses.sum())
+    rotations = [np.array(placed.rotation) for placed in shapes]
+    centers = [r @ p.shape.center + p.position for r, p in zip(rotations, shapes, strict=True)]
+    com = sum((m * c for m, c in zip(masses, centers, strict=True)), np.zeros(3)) / total
+    inertia = np.zeros((3, 3))
+    for m, c, r, placed in zip(masses, centers, rotations, shapes, strict=True):
+        lever = c - com
+        inertia += r @ placed.shape.inertia(float(m)) @ r.T
+        inertia += m * (lever @ lever * np.eye(3) - np.outer(lever, lever))
+    return total, com, inertia
+
+
+def _size(shape: Any, *names: str) -> None:
+    for name in names:
+        value = checks.number(getattr(shape, name), f"{type(shape).__name__} {name}", low=0.0, strict=True)
+        object.__setattr__(shape, name, value)
+
+
+def _cross(a: Array, b: Array) -> Array:
+    return a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]

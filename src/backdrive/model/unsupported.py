@@ -1,0 +1,203 @@
+"""What a compiled MuJoCo model has that changes the motion and that this engine cannot represent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+import mujoco
+import numpy as np
+
+Array = np.ndarray
+
+_OBJECT = mujoco.mjtObj
+
+
+def name_of(model: mujoco.MjModel, kind: mujoco.mjtObj, index: int, fallback: str) -> str:
+    """Name of an element, or the fallback with its number if it has none."""
+    return mujoco.mj_id2name(model, kind, index) or f"{fallback}{index}"
+
+
+def disabled(model: mujoco.MjModel, *flags: str) -> bool:
+    """Whether the file switches off any of these (such as "LIMIT"); flags a version lacks are not set."""
+    bits = (getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}", None) for flag in flags)
+    return any(bit is not None and model.opt.disableflags & int(bit) for bit in bits)
+
+
+def nonzero(model: mujoco.MjModel, field: str, index: int) -> bool:
+    """Whether a field that only some MuJoCo versions have is set for an element."""
+    return bool(np.any(getattr(model, field)[index])) if hasattr(model, field) else False
+
+
+def actuator_count(model: mujoco.MjModel) -> int:
+    """Actuators; since MuJoCo 4 an actuator may have several controls, and nu counts those."""
+    return getattr(model, "nactuator", model.nu)
+
+
+def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
+    """Why an actuator is not an affine motor on a hinge or slider; None if it is one."""
+    joint = model.actuator_trnid[i, 0]
+    transmission = mujoco.mjtTrn(model.actuator_trntype[i])
+    if transmission not in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
+        return "not on a joint"
+    if mujoco.mjtJoint(model.jnt_type[joint]) not in (
+        mujoco.mjtJoint.mjJNT_HINGE,
+        mujoco.mjtJoint.mjJNT_SLIDE,
+    ):
+        return "on a ball or free joint"
+    if model.jnt_actfrclimited[joint]:
+        return "its joint limits the total actuator force"
+    if model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE:
+        return "has dynamics of its own"
+    if model.actuator_gaintype[i] != mujoco.mjtGain.mjGAIN_FIXED:
+        return "gain is not constant"
+    if mujoco.mjtBias(model.actuator_biastype[i]) not in (
+        mujoco.mjtBias.mjBIAS_NONE,
+        mujoco.mjtBias.mjBIAS_AFFINE,
+    ):
+        return "bias is not affine"
+    if model.actuator_plugin[i] >= 0:
+        return "is a plugin"
+    for field in ("actuator_damping", "actuator_dampingpoly", "actuator_armature", "actuator_delay"):
+        if nonzero(model, field, i):
+            return f"has {field.removeprefix('actuator_')}"
+    return None
+
+
+def _contact(model: mujoco.MjModel) -> Iterator[str]:
+    if disabled(model, "CONTACT", "CONSTRAINT"):
+        return
+    for i in np.flatnonzero(colliding_geoms(model)).tolist():
+        name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_GEOM, i)
+        body = name_of(model, _OBJECT.mjOBJ_BODY, model.geom_bodyid[i], "body")
+        yield name or f"geom {i} of {body}"
+
+
+def colliding_geoms(model: mujoco.MjModel) -> Array:
+    """Geoms that MuJoCo would test against at least one other, bool [ngeom]."""
+    body = model.geom_bodyid
+    weld = model.body_weldid[body]
+    above = model.body_weldid[model.body_parentid[weld]]
+    kind, affinity = model.geom_contype, model.geom_conaffinity
+    touch = (kind[:, None] & affinity) | (affinity[:, None] & kind) != 0
+    touch &= weld[:, None] != weld
+    if not disabled(model, "FILTERPARENT"):
+        related = (above[:, None] == weld) | (weld[:, None] == above)
+        touch &= ~(related & (weld[:, None] != 0) & (weld != 0))
+    for signature in model.exclude_signature:
+        first, second = signature >> 16, signature & 0xFFFF
+        touch &= ~((body[:, None] == first) & (body == second))
+        touch &= ~((body[:, None] == second) & (body == first))
+    result = touch.any(1)
+    result[model.pair_geom1] = True
+    result[model.pair_geom2] = True
+    return result
+
+
+def _limit(model: mujoco.MjModel) -> Iterator[str]:
+    if not disabled(model, "LIMIT", "CONSTRAINT"):
+        for i in np.flatnonzero(model.jnt_limited).tolist():
+            yield name_of(model, _OBJECT.mjOBJ_JOINT, i, "joint")
+
+
+def _frictionloss(model: mujoco.MjModel) -> Iterator[str]:
+    if not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
+        for i in np.unique(model.dof_jntid[model.dof_frictionloss > 0.0]).tolist():
+            yield name_of(model, _OBJECT.mjOBJ_JOINT, i, "joint")
+
+
+def _equality(model: mujoco.MjModel) -> Iterator[str]:
+    if not disabled(model, "EQUALITY", "CONSTRAINT"):
+        for i in np.flatnonzero(model.eq_active0).tolist():
+            name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_EQUALITY, i)
+            joint = model.eq_type[i] == mujoco.mjtEq.mjEQ_JOINT
+            kind = _OBJECT.mjOBJ_JOINT if joint else _OBJECT(model.eq_objtype[i])
+            first = mujoco.mj_id2name(model, kind, model.eq_obj1id[i])
+            yield name or f"equality{i}" + (f" of {first}" if first else "")
+
+
+def _tendon(model: mujoco.MjModel) -> Iterator[str]:
+    # A tendon that exerts no force is only a measurement. (Actuators on tendons are listed themselves.)
+    fields = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "limited", "frictionloss", "armature")
+    for i in range(model.ntendon):
+        if any(nonzero(model, f"tendon_{field}", i) for field in fields):
+            yield name_of(model, _OBJECT.mjOBJ_TENDON, i, "tendon")
+
+
+def _actuator(model: mujoco.MjModel) -> Iterator[str]:
+    for i in range(actuator_count(model)):
+        fault = actuator_fault(model, i)
+        if fault:
+            yield f"{name_of(model, _OBJECT.mjOBJ_ACTUATOR, i, 'actuator')} ({fault})"
+
+
+def _mocap(model: mujoco.MjModel) -> Iterator[str]:
+    for i in np.flatnonzero(model.body_mocapid >= 0).tolist():
+        yield name_of(model, _OBJECT.mjOBJ_BODY, i, "body")
+
+
+def _plugin(model: mujoco.MjModel) -> Iterator[str]:
+    for i in np.flatnonzero(model.body_plugin >= 0).tolist():
+        yield f"on {name_of(model, _OBJECT.mjOBJ_BODY, i, 'body')}"
+
+
+def _fluid(model: mujoco.MjModel) -> Iterator[str]:
+    for field in ("density", "viscosity"):
+        value = getattr(model.opt, field)
+        if value != 0.0:
+            yield f"option {field}={value:g}"
+
+
+def _gravcomp(model: mujoco.MjModel) -> Iterator[str]:
+    for i in np.flatnonzero(model.body_gravcomp).tolist():
+        yield name_of(model, _OBJECT.mjOBJ_BODY, i, "body")
+
+
+def _flex(model: mujoco.MjModel) -> Iterator[str]:
+    for i in range(model.nflex):
+        yield name_of(model, _OBJECT.mjOBJ_FLEX, i, "flex")
+
+
+def _spring(model: mujoco.MjModel) -> Iterator[str]:
+    """Springs and dampers that are not linear, or that yield."""
+    for i in range(model.njnt):
+        dof = model.jnt_dofadr[i]
+        plastic = hasattr(model, "jnt_plasticadr") and model.jnt_plasticadr[i] >= 0
+        if nonzero(model, "jnt_stiffnesspoly", i) or nonzero(model, "dof_dampingpoly", dof) or plastic:
+            yield name_of(model, _OBJECT.mjOBJ_JOINT, i, "joint")
+
+
+_FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
+    "contact": _contact,
+    "limit": _limit,
+    "frictionloss": _frictionloss,
+    "equality": _equality,
+    "tendon": _tendon,
+    "actuator": _actuator,
+    "mocap": _mocap,
+    "plugin": _plugin,
+    "fluid": _fluid,
+    "gravcomp": _gravcomp,
+    "flex": _flex,
+    "spring": _spring,
+}
+
+KINDS = (*_FINDERS, "inertia")
+"""Kinds of elements that ``load`` can be told to ignore."""
+
+
+def refuse_unsupported(
+    model: mujoco.MjModel, others: Mapping[str, Iterable[str]], ignore: Sequence[str], name: str
+) -> None:
+    """Raise one error that lists every element of every kind that is neither supported nor ignored.
+
+    ``others`` has what was found elsewhere, by kind.
+    """
+    found = {kind: list(find(model)) for kind, find in _FINDERS.items()}
+    found |= {kind: list(names) for kind, names in others.items()}
+    found = {kind: names for kind, names in found.items() if names and kind not in ignore}
+    if found:
+        lines = "\n".join(f"  {kind}: {', '.join(names)}" for kind, names in found.items())
+        raise ValueError(
+            f"{name} has elements that are not supported:\n{lines}\n"
+            f"To load it without them: load(..., ignore={(*ignore, *found)!r})"
+        )

@@ -1,0 +1,123 @@
+"""The kernels of a model: the same physics, rolled over tables for every model, or specialised to one.
+
+Every kernel here is a function of `rollout`, `inverse` or `poses`: its first argument is the world, its others are rows of
+the caller's tensors, integers, and the step h.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..compiler import Integer, Ints, Kernel, Known, Masked, Number, Rows, Table
+from . import inverse, poses, rollout
+from .integrate import Integrator, SemiImplicitEuler
+from .world import World, topology_table
+
+
+@dataclass(frozen=True)
+class Form:
+    """A function of the physics and its arguments: rows that are read and written (some may be absent), and integers."""
+
+    function: Callable[..., None]
+    reads: tuple[str, ...]
+    writes: tuple[str, ...]
+    integers: tuple[str, ...] = ()
+    integrates: bool = False  # takes the integrator and the step h
+
+
+FORMS = {
+    "rollout": Form(
+        rollout.rollout, ("q", "v", "controls", "wrenches"), ("path_q", "path_v", "status"), ("steps", "every"), True
+    ),
+    "rollout_adjoint": Form(
+        rollout.rollout_adjoint,
+        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar"),
+        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
+        ("steps", "truncate"),
+        True,
+    ),
+    "checkpoint_adjoint": Form(
+        rollout.checkpoint_adjoint,
+        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar"),
+        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
+        ("steps", "every", "truncate"),
+        True,
+    ),
+    "forward": Form(inverse.forward, ("q", "v", "controls", "wrenches"), ("vdot",)),
+    "forward_adjoint": Form(
+        inverse.forward_adjoint,
+        ("q", "v", "controls", "wrenches", "vdot_bar"),
+        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
+    ),
+    "inverse": Form(inverse.inverse, ("q", "v", "vdot"), ("tau",)),
+    "inverse_adjoint": Form(
+        inverse.inverse_adjoint, ("q", "v", "vdot", "tau_bar"), ("q_bar", "v_bar", "vdot_bar", "constants_bar")
+    ),
+    "poses": Form(poses.poses, ("q", "v"), ("out",), ("times",)),
+    "poses_adjoint": Form(
+        poses.poses_adjoint, ("q", "v", "out_bar"), ("q_bar", "v_bar", "constants_bar"), ("times",)
+    ),
+}
+
+
+@dataclass(frozen=True)
+class Variant:
+    """Which of a form's kernels: what is absent, and where the constants come from."""
+
+    form: str
+    integrator: Integrator | None = None
+    wrenches: bool = False
+    constants_bar: bool = False
+    batched: bool = False  # constants per environment
+
+    def absent(self) -> set[str]:
+        """Rows that this variant does not have: None to the physics."""
+        names = set()
+        if not self.wrenches:
+            names |= {"wrenches", "wrenches_bar"}
+        if not self.constants_bar:
+            names |= {"constants_bar"}
+        return names
+
+
+def make_kernel(variant: Variant, model: Any = None, varying: np.ndarray | None = None) -> Kernel:
+    """Rolled (without a model), or specialised to a model of which only the constants `varying` are read at run time."""
+    form, absent = FORMS[variant.form], variant.absent()
+    rows = [Rows(name) for name in form.reads if name not in absent]
+    rows += [Rows(name, writable=True) for name in form.writes if name not in absent]
+    arguments: list[Any] = [*rows, *(Integer(name) for name in form.integers)]
+    if form.integrates:
+        arguments.append(Number("h"))
+    if model is None or (varying is not None and varying.any()):
+        arguments.append(Rows("constants") if variant.batched else Table("constants"))
+    if model is None:
+        arguments += [Ints("topology"), *(Integer(name) for name in ("nlink", "nq", "nv", "nu"))]
+
+    def body(**a: Any) -> None:
+        if model is None:
+            world = World(*(a.pop(k) for k in ("nlink", "nq", "nv", "nu", "topology", "constants")))
+        else:
+            constants = Known(model.constants, varying, a.pop("constants", None))
+            world = World(model.nlink, model.nq, model.nv, model.nu, Known(topology_table(model)), constants)
+            if "constants_bar" in a:
+                a["constants_bar"] = Masked(a["constants_bar"], varying)
+        a |= {name: None for name in absent & {*form.reads, *form.writes}}
+        if form.integrates:
+            a["integrator"] = variant.integrator or SemiImplicitEuler()
+        form.function(world, **a)
+
+    key = repr(variant)
+    if model is not None:
+        key += model.fingerprint + (varying.tobytes().hex() if varying is not None else "")
+    return Kernel(variant.form, arguments, body, unroll=model is not None, key=key)
+
+
+@functools.cache
+def rolled_kernel(variant: Variant) -> Kernel:
+    """Shared by all models."""
+    return make_kernel(variant)

@@ -1,0 +1,65 @@
+"""Poses and velocities of the links, from q and v."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ..compiler import loop, switch, workspace
+from . import spatial as sp
+from .joints import JOINTS, Joint
+from .spatial import ZERO3, Vec
+from .world import World
+
+
+class Frames:
+    """Arrays over links: pose (R, p) in the parent, joint velocity (w, u) and its drift, angular velocity ω; and the
+    columns of S over coordinates of v."""
+
+    def __init__(self, world: World) -> None:
+        n = world.nlink
+        self.R, self.p = workspace(n * 9), workspace(n * 3)
+        self.S = workspace(world.nv * 6)
+        self.joint_velocity, self.drift = workspace(n * 6), workspace(n * 3)
+        self.angular_velocity = workspace((n + 1) * 3)
+
+    def pose(self, i: Any) -> tuple[Vec, Vec]:
+        return self.R.get(i, 9), self.p.get(i, 3)
+
+
+def kinematics(world: World, q: Any, v: Any) -> Frames:
+    """Pose of every link in its parent, joint columns S, joint velocities S y, and angular velocities ω = Rᵀ ωₚ + w."""
+    frames = Frames(world)
+
+    def place(joint: type[Joint], i: Any) -> None:
+        a, b = world.position(i), world.velocity(i)
+        link, qi = world.link(i), q.at(a).get(0, joint.nq)
+        R, p = joint.pose(link, qi)
+        velocity = joint.twist(link, joint.turned(link, qi, v.at(b).get(0, joint.nv)))
+        frames.R.put(i, R)
+        frames.p.put(i, p)
+        for k, column in enumerate(joint.columns(link)):
+            frames.S.put(b + k, column)
+        frames.joint_velocity.put(i, velocity)
+        frames.drift.put(i, joint.drift(velocity))
+
+    frames.angular_velocity.put(0, ZERO3)
+    for i in world.links():
+        switch(world.kind(i), [partial(place, joint) for joint in JOINTS], i)
+        inherited = frames.angular_velocity.get(world.parent(i), 3)
+        w = frames.joint_velocity.get(i, 6)[:3]
+        frames.angular_velocity.put(i + 1, sp.unrotate(frames.R.get(i, 9), inherited, w))
+    return frames
+
+
+def turn(world: World, q: Any, source: Any, target: Any, back: bool = False) -> None:
+    """target = `Joint.turned` of source (or `unturned`: back), joint by joint; vectors over coordinates of v."""
+
+    def one(joint: type[Joint], i: Any) -> None:
+        b = world.velocity(i)
+        function = joint.unturned if back else joint.turned
+        x = function(world.link(i), q.at(world.position(i)).get(0, joint.nq), source.at(b).get(0, joint.nv))
+        target.at(b).put(0, x)
+
+    for i in world.links():
+        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)

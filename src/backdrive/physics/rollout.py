@@ -1,0 +1,178 @@
+"""Whole rollouts and their adjoint: the loops over time that run inside a kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiler import Masked, Scalar, is_finite, loop, memory, minimum, select, when, workspace
+from ..model import layout
+from .adjoint import bodies_adjoint, step_adjoint, zero
+from .bodies import body_moments
+from .integrate import Integrator
+from .spatial import BODY
+from .step import step
+from .world import World
+
+STATUS = 2  # numbers per step and environment: 1 if finite, how many motors were at a limit
+
+
+def rollout(
+    world: World, integrator: Integrator, q: Any, v: Any, controls: Any, wrenches: Any,
+    path_q: Any, path_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
+) -> None:  # fmt: skip
+    """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last."""
+    bodies = body_moments(world)
+    start_q, start_v, q, v = q, v, memory(world.nq), memory(world.nv)
+    copy(world.nq, start_q, q)
+    copy(world.nv, start_v, v)
+    for s in loop(segments(steps, every)):
+        for t in loop(segment_end(s, steps, every), start=s * every):
+            clipped = step(world, bodies, integrator, q, v, controls.row(t), at_time(wrenches, t), h)
+            status.row(t).put(0, (select(all_finite(world.nv, v), 1.0, 0.0), clipped))
+        copy(world.nq, q, path_q.row(s))
+        copy(world.nv, v, path_v.row(s))
+
+
+def rollout_adjoint(
+    world: World, integrator: Integrator, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
+    path_q_bar: Any, path_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
+    steps: Any, truncate: Any, h: Scalar,
+) -> None:  # fmt: skip
+    """From the gradient with respect to the path, those with respect to start, controls, wrenches and constants.
+
+    Row t of `path_q`, `path_v` is the state before step t, of their bars the one after it. The gradient does not pass back
+    over states whose number is a multiple of `truncate`. Bars that nobody asks for are None.
+    """
+    sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    for t in loop(steps, reverse=True):
+        sweep.cut(t + 1)
+        sweep.receive(path_q_bar.row(t), path_v_bar.row(t))
+        sweep.step(t, path_q.row(t), path_v.row(t))
+    sweep.finish(q_bar, v_bar, constants_bar)
+
+
+def checkpoint_adjoint(
+    world: World, integrator: Integrator, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
+    path_q_bar: Any, path_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
+    steps: Any, every: Any, truncate: Any, h: Scalar,
+) -> None:  # fmt: skip
+    """As `rollout_adjoint`, when only the state before every `every`-th step was kept (row s: before segment s).
+
+    The states in between are computed again, a segment at a time.
+    """
+    nq, nv = world.nq, world.nv
+    sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    q, v, states_q, states_v = memory(nq), memory(nv), memory(every * nq), memory(every * nv)
+    for s in loop(segments(steps, every), reverse=True):
+        start, end = s * every, segment_end(s, steps, every)
+        copy(nq, path_q.row(s), q)
+        copy(nv, path_v.row(s), v)
+        copy(nq, q, states_q)
+        copy(nv, v, states_v)
+        for t in loop(end - 1, start=start):
+            step(world, sweep.bodies, integrator, q, v, controls.row(t), at_time(wrenches, t), h)
+            copy(nq, q, states_q.at((t + 1 - start) * nq))
+            copy(nv, v, states_v.at((t + 1 - start) * nv))
+        for t in loop(end, start=start, reverse=True):
+            sweep.cut(t + 1)
+            for _ in when(t + 1 == end):
+                sweep.receive(path_q_bar.row(s), path_v_bar.row(s))
+            sweep.step(t, states_q.at((t - start) * nq), states_v.at((t - start) * nv))
+    sweep.finish(q_bar, v_bar, constants_bar)
+
+
+class BackwardSweep:
+    """The gradient with respect to the current state, on its way back in time, and the sums over time."""
+
+    def __init__(
+        self, world: World, integrator: Integrator, controls: Any, wrenches: Any,
+        controls_bar: Any, wrenches_bar: Any, constants_bar: Any, truncate: Any, h: Scalar,
+    ) -> None:  # fmt: skip
+        self.world, self.integrator, self.truncate, self.h = world, integrator, truncate, h
+        self.controls, self.wrenches = controls, wrenches
+        self.controls_bar, self.wrenches_bar = controls_bar, wrenches_bar
+        self.bodies = body_moments(world)
+        self.q_bar, self.v_bar = memory(world.nq), memory(world.nv)
+        zero(world.nq, self.q_bar)
+        zero(world.nv, self.v_bar)
+        self.constants_bar = self.moments_bar = None
+        if constants_bar is not None:
+            self.constants_bar = gradient_memory(constants_bar, constants_size(world))
+            self.moments_bar = memory((world.nlink + 1) * BODY)
+            zero(constants_size(world), self.constants_bar)
+            zero((world.nlink + 1) * BODY, self.moments_bar)
+
+    def cut(self, number: Any) -> None:
+        """Nothing passes back over the state of this number, if it is a multiple of `truncate`."""
+        for _ in when(number % self.truncate == 0):
+            zero(self.world.nq, self.q_bar)
+            zero(self.world.nv, self.v_bar)
+
+    def receive(self, q_bar: Any, v_bar: Any) -> None:
+        """What the loss says about the current state itself."""
+        add_to(self.world.nq, q_bar, self.q_bar)
+        add_to(self.world.nv, v_bar, self.v_bar)
+
+    def step(self, t: Any, q: Any, v: Any) -> None:
+        """Back over step t, which started from (q, v)."""
+        world = self.world
+        controls_bar, wrenches_bar = workspace(world.nu), None
+        zero(world.nu, controls_bar)
+        if self.wrenches_bar is not None:
+            wrenches_bar = workspace(world.nlink * 6)
+            zero(world.nlink * 6, wrenches_bar)
+        step_adjoint(
+            world, self.bodies, self.integrator, q, v, self.controls.row(t), at_time(self.wrenches, t), self.h,
+            self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar,
+        )  # fmt: skip
+        copy(world.nu, controls_bar, self.controls_bar.row(t))
+        if self.wrenches_bar is not None:
+            copy(world.nlink * 6, wrenches_bar, self.wrenches_bar.row(t))
+
+    def finish(self, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
+        copy(self.world.nq, self.q_bar, q_bar)
+        copy(self.world.nv, self.v_bar, v_bar)
+        if constants_bar is not None:
+            bodies_adjoint(self.world, self.bodies, self.moments_bar, self.constants_bar)
+            copy(constants_size(self.world), self.constants_bar, constants_bar)
+
+
+def segments(steps: Any, every: Any) -> Any:
+    """How many segments of `every` steps, the last possibly shorter."""
+    return (steps + every - 1) // every
+
+
+def segment_end(s: Any, steps: Any, every: Any) -> Any:
+    return minimum((s + 1) * every, steps)
+
+
+def at_time(array: Any, t: Any) -> Any:
+    return None if array is None else array.row(t)
+
+
+def constants_size(world: World) -> Any:
+    return layout.constants_size(world.nlink, world.nq, world.nu)
+
+
+def gradient_memory(constants_bar: Any, size: Any) -> Any:
+    """Where the gradient with respect to constants is summed up, for those that are wanted."""
+    total = memory(size)
+    return Masked(total, constants_bar.wanted) if isinstance(constants_bar, Masked) else total
+
+
+def copy(n: Any, source: Any, target: Any) -> None:
+    for k in loop(n):
+        target[k] = source[k]
+
+
+def add_to(n: Any, source: Any, target: Any) -> None:
+    for k in loop(n):
+        target[k] = target[k] + source[k]
+
+
+def all_finite(n: Any, v: Any) -> Any:
+    total = workspace(1)
+    total[0] = 0.0
+    for k in loop(n):
+        total[0] = total[0] + v[k]
+    return is_finite(total[0])

@@ -1,0 +1,140 @@
+"""What a rollout returns: states over time, where the bodies went, and how the steps fared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from .model import State
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+
+@dataclass(frozen=True)
+class Status:
+    """How every step went: tensors [T, B] ([T] if unbatched).
+
+    finite: the velocities after the step are finite numbers.
+    converged, residual: of the step's solver; without contacts the dynamics is solved in closed form.
+    contacts, impacts: how many there were.
+    clipped: how many motors had their control or force limited.
+    """
+
+    finite: Tensor
+    clipped: Tensor
+
+    @property
+    def converged(self) -> Tensor:
+        return self.finite
+
+    @property
+    def residual(self) -> Tensor:
+        return torch.zeros_like(self.clipped, dtype=torch.float64)
+
+    @property
+    def contacts(self) -> Tensor:
+        return torch.zeros_like(self.clipped)
+
+    @property
+    def impacts(self) -> Tensor:
+        return torch.zeros_like(self.clipped)
+
+    def __repr__(self) -> str:
+        steps = self.finite.numel()
+        return (
+            f"Status({int(self.finite.sum())} of {steps} steps finite, "
+            f"{int((self.clipped > 0).sum())} with motors at a limit)"
+        )
+
+
+class Trajectory:
+    """States along a rollout, kept every `every` steps (and the last), the first one included.
+
+    q: [S + 1, B, nq], v: [S + 1, B, nv]; unbatched rollouts have no B. steps: [S + 1] numbers of the kept steps,
+    time: [S + 1] in s. All are differentiable.
+    """
+
+    def __init__(
+        self, simulator: Simulator, q: Tensor, v: Tensor, status: Tensor, every: int, steps: int,
+        constants: Tensor | None, parameters: str,
+    ) -> None:  # fmt: skip
+        self._simulator, self._constants, self._parameters = simulator, constants, parameters
+        self.q, self.v = q, v
+        self.steps = torch.tensor([*range(0, steps, every), steps])
+        self.status = Status(status[..., 0] > 0.5, status[..., 1].to(torch.int64))
+
+    @property
+    def time(self) -> Tensor:
+        """s, [S + 1]"""
+        return self.steps * self._simulator.dt
+
+    def __len__(self) -> int:
+        return len(self.q)
+
+    def __getitem__(self, index: int) -> State:
+        """The state at a kept step: ``path[-1]`` is the last."""
+        return State(self.q[index], self.v[index])
+
+    @cached_property
+    def _poses(self) -> tuple[Tensor, ...]:
+        return self._simulator._link_poses(self.q, self.v, self._constants, self._parameters)
+
+    def _of_body(self, quantity: int, body: str) -> Tensor:
+        model = self._simulator.model
+        return self._poses[quantity][..., int(model.body_link[model.body_index(body)]), :]
+
+    def position(self, body: str) -> Tensor:
+        """Of the origin of a body's frame, m: [S + 1, B, dim], in world axes."""
+        return self._of_body(1, body)[..., : self._simulator.model.dim]
+
+    def rotation(self, body: str) -> Tensor:
+        """The matrix from a body's axes to the world's: [S + 1, B, dim, dim]."""
+        dim = self._simulator.model.dim
+        return self._of_body(0, body).unflatten(-1, (3, 3))[..., :dim, :dim]
+
+    def orientation(self, body: str) -> Tensor:
+        """3D: unit quaternion [S + 1, B, 4], w first and not negative. 2D: angle in rad [S + 1, B], not wrapped."""
+        model = self._simulator.model
+        if model.dim == 2:
+            return self._simulator._planar_angle(self.q, body)
+        return quaternion_of(self._of_body(0, body).unflatten(-1, (3, 3)))
+
+    def velocity(self, body: str) -> Tensor:
+        """Of the origin of a body's frame, m/s: [S + 1, B, dim], in world axes."""
+        return self._of_body(3, body)[..., : self._simulator.model.dim]
+
+    def angular_velocity(self, body: str) -> Tensor:
+        """rad/s. 3D: [S + 1, B, 3], in world axes. 2D: [S + 1, B]."""
+        spin = self._of_body(2, body)
+        return spin if self._simulator.model.dim == 3 else spin[..., 2]
+
+    def __repr__(self) -> str:
+        shape = "x".join(str(n) for n in self.q.shape[1:-1])
+        batch = f", batch {shape}" if shape else ""
+        return f"Trajectory({int(self.steps[-1])} steps of {self._simulator.dt:g} s{batch}, {self.status!r})"
+
+
+def quaternion_of(R: Tensor) -> Tensor:
+    """Unit quaternions [..., 4] of rotation matrices [..., 3, 3], w first and not negative."""
+    (a, b, c), (d, e, f), (g, h, i) = (row.unbind(-1) for row in R.unbind(-2))
+    # Four formulas, each good where its component is not small; every row is 4 q_k q.
+    rows = torch.stack(
+        [
+            torch.stack([1 + a + e + i, h - f, c - g, d - b], -1),
+            torch.stack([h - f, 1 + a - e - i, b + d, c + g], -1),
+            torch.stack([c - g, b + d, 1 - a + e - i, f + h], -1),
+            torch.stack([d - b, c + g, f + h, 1 - a - e + i], -1),
+        ],
+        -2,
+    )
+    best = rows.diagonal(dim1=-2, dim2=-1).argmax(-1)
+    q = rows.gather(-2, best[..., None, None].expand(*best.shape, 1, 4)).squeeze(-2)
+    q = torch.nn.functional.normalize(q, dim=-1)
+    return torch.where(q[..., :1] < 0, -q, q)
+
+
