@@ -1,5 +1,6 @@
 """backdrive: differentiable physics for PyTorch. Give it a loss on a motion, and it drives the gradient back."""
 
+from .gradcheck import GradcheckReport, gradcheck
 from .model import (
     Ball,
     Box,
@@ -29,7 +30,8 @@ from .trajectory import Status, Trajectory
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Convex", "Cylinder", "Fixed", "Free", "HalfSpace", "Hinge",
-    "Midpoint", "Model", "Motor", "Planar", "Polygon", "PositionServo", "Scene", "SemiImplicitEuler", "Simulator",
-    "Slider", "Sphere", "State", "Status", "Trajectory", "Truncated", "VelocityServo", "load",
+    "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Convex", "Cylinder", "Fixed", "Free", "GradcheckReport",
+    "HalfSpace", "Hinge", "Midpoint", "Model", "Motor", "Planar", "Polygon", "PositionServo", "Scene",
+    "SemiImplicitEuler", "Simulator", "Slider", "Sphere", "State", "Status", "Trajectory", "Truncated",
+    "VelocityServo", "gradcheck", "load",
 ]  # fmt: skip

@@ -1,373 +1,392 @@
-"""The PyTorch operators ``torch.ops.backdrive.*``: the only place with autograd code.
+"""The PyTorch operator ``torch.ops.backdrive.evaluate``: the only place with autograd code.
 
-All tensors have one dtype and live on the CPU; shapes are those of a batch. `program` is the number of a `Program`,
-`parameters` the names of the parameters (separated by commas) that `constants` was assembled from; `constants` is None,
-[nconst] or [B, nconst]. The first derivative of every operator is an operator again; that one has none.
+One operator serves every form of kernel that has a derivative ("rollout", "forward", "inverse", "poses"), on tensors
+of one dtype on the CPU, with a batch:
+
+    q [B, nq], v [B, nv]    the state (poses: [T, B, n])
+    x                       controls [T, B, nu] (rollout), [B, nu] (forward), accelerations [B, nv] (inverse), or None
+    wrenches                [T, B, 6 nlink] (rollout), [B, 6 nlink] (forward), or None
+    constants               [nconst] or [B, nconst], assembled from `parameters` (names, separated by commas), or None
+    program                 the number of a `Program`
+    settings                of a rollout: steps, every, truncate, and whether the path is wanted or only its end
+
+Its derivative ``pull_back`` has none itself. Outside of torch.compile the same functions run as autograd functions: the
+dispatcher of registered operators takes longer than a step of a small world, and torch.func does not see through it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Sequence
 from typing import Any, Optional
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from .physics.poses import POSE
 from .physics.rollout import STATUS
-from .program import Program, _with_rows
+from .program import Program
 
-# Optional[Tensor] (not Tensor | None) is what torch's schema inference understands in every version.
+# Optional[Tensor], not Tensor | None: what torch's inference of schemas understands in every version.
 
-
-def _empty(like: Tensor, *shape: int) -> Tensor:
-    return torch.empty(shape, dtype=like.dtype, device=like.device)
+X_NAME = {"rollout": "controls", "forward": "controls", "inverse": "vdot", "poses": ""}
 
 
-def _rows_for(constants: Tensor, batch: int) -> Tensor:
-    """Space for the gradient with respect to the constants of every environment."""
-    return torch.zeros(batch, constants.shape[-1], dtype=constants.dtype)
+def output_shapes(form: str, q: Tensor, v: Tensor, program: int, settings: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of what a form returns, by the names of the kernel's rows."""
+    if form == "rollout":
+        steps, every, _, with_path = settings
+        rows, batch = -(-steps // every) + 1, q.shape[0]
+        path = {"path_q": (rows, batch, q.shape[1]), "path_v": (rows, batch, v.shape[1])} if with_path else {}
+        return {"status": (steps, batch, STATUS), "last_q": tuple(q.shape), "last_v": tuple(v.shape), **path}
+    if form == "poses":
+        return {"out": (*q.shape[:2], Program.of(program).model.nlink * sum(POSE))}
+    return {"forward": {"vdot": tuple(v.shape)}, "inverse": {"tau": tuple(v.shape)}}[form]
 
 
-def _summed(gradient: Tensor | None, constants: Tensor | None) -> Tensor | None:
-    """Of constants that all environments share, the sum; row after row, so that its bits do not depend on threads."""
-    if gradient is None or constants is None or constants.ndim == 2:
-        return gradient
-    return torch.from_numpy(gradient.numpy().sum(axis=0, keepdims=False))
+def _check(
+    form: str, program: int, settings: Sequence[int], q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None,
+    constants: Tensor | None, bars: Sequence[Tensor] | None = None,
+) -> None:  # fmt: skip
+    """Compiled code trusts shapes: whatever reaches it was checked here."""
+    owner = Program.of(program)
+    model, batch = owner.model, q.shape[-2] if q.ndim > 1 else 0
+    back = bars is not None
+    time: list[int] = []
+    if form == "rollout":
+        steps, every, truncate, _ = settings
+        if min(steps, every) < 1 or truncate < 0:
+            raise ValueError(f"backdrive rollout: steps, every and truncate are {[steps, every, truncate]}")
+        time = [-(-steps // every)] if back else []
+    elif form == "poses":
+        time = [q.shape[0]]
+    wanted: dict[str, tuple[Tensor | None, list[int]]] = {
+        "q": (q, [*time, batch, model.nq]),
+        "v": (v, [*time, batch, model.nv]),
+    }
+    steps_of_x = [settings[0]] if form == "rollout" else []
+    if X_NAME[form]:
+        width = model.nv if form == "inverse" else model.nu
+        wanted[X_NAME[form]] = (x, [*steps_of_x, batch, width])
+    if wrenches is not None:
+        wanted["wrenches"] = (wrenches, [*steps_of_x, batch, 6 * model.nlink])
+    if constants is not None:
+        rows = [batch] if constants.ndim == 2 else []
+        wanted["constants"] = (constants, [*rows, len(model.constants)])
+    if bars is not None:
+        shapes = [[*time, batch, model.nlink * sum(POSE)]] if form == "poses" else [[batch, model.nv]]
+        if form == "rollout":
+            shapes = [[*time, batch, model.nq], [*time, batch, model.nv], [batch, model.nq], [batch, model.nv]]
+        if len(bars) != len(shapes):
+            raise ValueError(f"backdrive {form}: {len(bars)} gradients, expected {len(shapes)}")
+        wanted |= {f"gradient {k}": pair for k, pair in enumerate(zip(bars, shapes, strict=True))}
+    for name, (tensor, shape) in wanted.items():
+        if tensor is None or list(tensor.shape) != shape or tensor.dtype != owner.dtype or tensor.device.type != "cpu":
+            got = "None" if tensor is None else f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
+            raise ValueError(f"backdrive {form}: {name} must be {owner.dtype} {shape} on the cpu, got {got}")
+    if batch < 1:
+        raise ValueError(f"backdrive {form}: the batch is empty")
 
 
-# ---------------------------------------------------------------------------------------------- rollout
+def _present(**tensors: Tensor | None) -> dict[str, Tensor]:
+    return {name: x for name, x in tensors.items() if x is not None}
 
 
-@torch.library.custom_op("backdrive::rollout", mutates_args=())
-def rollout(
-    q: Tensor, v: Tensor, controls: Tensor, wrenches: Optional[Tensor], constants: Optional[Tensor],  # noqa: UP045
-    program: int, parameters: str, steps: int, every: int, truncate: int, with_start: bool,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-    """(path_q, path_v, status): the state after every `every` steps and the last, [S, B, n]; `with_start`: [S + 1, B, n]."""
-    batch, rows, first = q.shape[0], -(-steps // every), int(with_start)
-    path_q, path_v = _empty(q, rows + first, batch, q.shape[1]), _empty(v, rows + first, batch, v.shape[1])
-    status = _empty(q, steps, batch, STATUS)
-    if with_start:
-        path_q[0], path_v[0] = q, v
-    arrays = {
-        "q": _with_rows(q), "v": _with_rows(v), "controls": _with_rows(controls),
-        "wrenches": None if wrenches is None else _with_rows(wrenches),
-        "path_q": path_q[first:], "path_v": path_v[first:], "status": status,
-    }  # fmt: skip
-    Program.of(program).run("rollout", batch, arrays, {"steps": steps, "every": every}, constants, parameters)
-    return path_q, path_v, status
-
-
-@rollout.register_fake
-def _(q, v, controls, wrenches, constants, program, parameters, steps, every, truncate, with_start):
-    rows = -(-steps // every) + int(with_start)
-    batch = q.shape[0]
-    return (
-        q.new_empty(rows, batch, q.shape[1]), v.new_empty(rows, batch, v.shape[1]), q.new_empty(steps, batch, STATUS)
-    )  # fmt: skip
-
-
-@torch.library.custom_op("backdrive::rollout_backward", mutates_args=())
-def rollout_backward(
-    path_q_bar: Tensor, path_v_bar: Tensor, path_q: Tensor, path_v: Tensor, controls: Tensor,
-    wrenches: Optional[Tensor], constants: Optional[Tensor],  # noqa: UP045
-    program: int, parameters: str, every: int, truncate: int, want_wrenches: bool, want_constants: bool,
+def _evaluate(
+    form: str, q: Tensor, v: Tensor, x: Optional[Tensor], wrenches: Optional[Tensor],  # noqa: UP045
+    constants: Optional[Tensor], program: int, parameters: str, settings: Sequence[int],  # noqa: UP045
 ) -> list[Tensor]:  # fmt: skip
-    """Gradients with respect to q, v, controls, and, if wanted, wrenches and constants. `path` are the states before steps."""
-    steps, batch = controls.shape[0], path_q.shape[1]
-    q_bar, v_bar = _empty(path_q, batch, path_q.shape[2]), _empty(path_v, batch, path_v.shape[2])
-    controls_bar = _empty(controls, *controls.shape)
-    wrenches_bar = _empty(wrenches, *wrenches.shape) if wrenches is not None else None
-    wanted = constants is not None and want_constants
-    constants_bar = _rows_for(constants, batch) if constants is not None and want_constants else None
-    arrays = {
-        "path_q": _with_rows(path_q), "path_v": _with_rows(path_v), "controls": _with_rows(controls),
-        "wrenches": None if wrenches is None else _with_rows(wrenches),
-        "path_q_bar": _with_rows(path_q_bar), "path_v_bar": _with_rows(path_v_bar),
-        "q_bar": q_bar, "v_bar": v_bar, "controls_bar": controls_bar, "wrenches_bar": wrenches_bar,
-        "constants_bar": constants_bar,
-    }  # fmt: skip
-    integers = {"steps": steps, "truncate": truncate or steps + 1}
-    form = "rollout_adjoint" if every == 1 else "checkpoint_adjoint"
-    if every > 1:
-        integers["every"] = every
-    Program.of(program).run(form, batch, arrays, integers, constants, parameters)
-    result = [q_bar, v_bar, controls_bar]
-    if want_wrenches and wrenches_bar is not None:
-        result.append(wrenches_bar)
-    if wanted:
-        result.append(_summed(constants_bar, constants))
-    return result
+    _check(form, program, settings, q, v, x, wrenches, constants)
+    shapes = output_shapes(form, q, v, program, settings)
+    outputs = {name: torch.empty(shape, dtype=q.dtype) for name, shape in shapes.items()}
+    inputs = _present(q=q, v=v, wrenches=wrenches, **{X_NAME[form]: x})
+    rows = inputs | outputs
+    integers = {}
+    if form == "rollout":
+        steps, every, _, with_path = settings
+        integers = {"steps": steps, "every": every}
+        if with_path:
+            outputs["path_q"][0], outputs["path_v"][0] = q, v
+            rows |= {"path_q": outputs["path_q"][1:], "path_v": outputs["path_v"][1:]}
+        else:  # one segment, whose end is the last state
+            rows |= {"path_q": outputs["last_q"].unsqueeze(0), "path_v": outputs["last_v"].unsqueeze(0)}
+    elif form == "poses":
+        integers = {"times": q.shape[0]}
+    owner = Program.of(program)
+    owner.run(form, q.shape[-2], rows, integers, constants, parameters)
+    if owner.nonfinite == "raise":
+        _report_nonfinite(form, inputs, next(iter(outputs.values())))
+    return list(outputs.values())
 
 
-@rollout_backward.register_fake
-def _(
-    path_q_bar, path_v_bar, path_q, path_v, controls, wrenches, constants,
-    program, parameters, every, truncate, want_wrenches, want_constants,
-):  # fmt: skip
-    result = [path_q.new_empty(path_q.shape[1:]), path_v.new_empty(path_v.shape[1:]), torch.empty_like(controls)]
-    if want_wrenches:
-        result.append(torch.empty_like(wrenches))
-    if want_constants:
-        result.append(torch.empty_like(constants))
-    return result
-
-
-def _rollout_context(ctx, inputs, output):
-    q, v, controls, wrenches, constants, *ctx.settings = inputs
-    path_q, path_v, status = output
-    ctx.mark_non_differentiable(status)
-    with_start = ctx.settings[-1]
-    states = (path_q, path_v) if with_start else (q[None], v[None])
-    ctx.save_for_backward(*states, controls, wrenches, constants)
-
-
-def _rollout_gradient(ctx, path_q_bar, path_v_bar, _):
-    path_q, path_v, controls, wrenches, constants = ctx.saved_tensors
-    program, parameters, _, every, truncate, with_start = ctx.settings
-    wants = ctx.needs_input_grad
-    first = int(with_start)
-    if with_start:
-        path_q, path_v = path_q[:-1], path_v[:-1]
-    bars = list(torch.ops.backdrive.rollout_backward(
-        path_q_bar[first:], path_v_bar[first:], path_q, path_v, controls, wrenches, constants,
-        program, parameters, every, truncate, wants[3], wants[4],
-    ))  # fmt: skip
-    q_bar, v_bar, controls_bar = bars[:3]
-    if with_start:
-        q_bar, v_bar = q_bar + path_q_bar[0], v_bar + path_v_bar[0]
-    wrenches_bar = bars[3] if wants[3] else None
-    constants_bar = bars[-1] if wants[4] else None
-    return q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, None, None, None, None, None, None
-
-
-rollout.register_autograd(_rollout_gradient, setup_context=_rollout_context)
-
-
-# ---------------------------------------------------------------------------------------------- forward, inverse, poses
-
-
-@torch.library.custom_op("backdrive::forward", mutates_args=())
-def forward(
-    q: Tensor, v: Tensor, controls: Tensor, wrenches: Optional[Tensor], constants: Optional[Tensor],  # noqa: UP045
-    program: int, parameters: str,
-) -> Tensor:  # fmt: skip
-    """v̇ [B, nv] of q, v, controls and wrenches."""
-    vdot = _empty(v, *v.shape)
-    arrays = {
-        "q": _with_rows(q), "v": _with_rows(v), "controls": _with_rows(controls),
-        "wrenches": None if wrenches is None else _with_rows(wrenches), "vdot": vdot,
-    }  # fmt: skip
-    Program.of(program).run("forward", len(q), arrays, {}, constants, parameters)
-    return vdot
-
-
-@forward.register_fake
-def _(q, v, controls, wrenches, constants, program, parameters):
-    return torch.empty_like(v)
-
-
-@torch.library.custom_op("backdrive::forward_backward", mutates_args=())
-def forward_backward(
-    vdot_bar: Tensor, q: Tensor, v: Tensor, controls: Tensor, wrenches: Optional[Tensor],  # noqa: UP045
-    constants: Optional[Tensor], program: int, parameters: str, want_wrenches: bool, want_constants: bool,  # noqa: UP045
-) -> list[Tensor]:  # fmt: skip
-    q_bar, v_bar, controls_bar = _empty(q, *q.shape), _empty(v, *v.shape), _empty(controls, *controls.shape)
-    wrenches_bar = _empty(wrenches, *wrenches.shape) if wrenches is not None else None
-    constants_bar = _rows_for(constants, len(q)) if constants is not None and want_constants else None
-    arrays = {
-        "q": _with_rows(q), "v": _with_rows(v), "controls": _with_rows(controls),
-        "wrenches": None if wrenches is None else _with_rows(wrenches), "vdot_bar": _with_rows(vdot_bar),
-        "q_bar": q_bar, "v_bar": v_bar, "controls_bar": controls_bar, "wrenches_bar": wrenches_bar,
-        "constants_bar": constants_bar,
-    }  # fmt: skip
-    Program.of(program).run("forward_adjoint", len(q), arrays, {}, constants, parameters)
-    result = [q_bar, v_bar, controls_bar]
-    if want_wrenches and wrenches_bar is not None:
-        result.append(wrenches_bar)
-    if constants_bar is not None:
-        result.append(_summed(constants_bar, constants))
-    return result
-
-
-@forward_backward.register_fake
-def _(vdot_bar, q, v, controls, wrenches, constants, program, parameters, want_wrenches, want_constants):
-    extra = [wrenches] * want_wrenches + [constants] * want_constants
-    return [torch.empty_like(x) for x in (q, v, controls, *extra)]
-
-
-def _forward_context(ctx, inputs, output):
-    *tensors, ctx.program, ctx.parameters = inputs
-    ctx.save_for_backward(*tensors)
-
-
-def _forward_gradient(ctx, vdot_bar):
-    wants = ctx.needs_input_grad
-    bars = torch.ops.backdrive.forward_backward(
-        vdot_bar, *ctx.saved_tensors, ctx.program, ctx.parameters, wants[3], wants[4]
-    )
-    return (*bars[:3], bars[3] if wants[3] else None, bars[-1] if wants[4] else None, None, None)
-
-
-forward.register_autograd(_forward_gradient, setup_context=_forward_context)
-
-
-@torch.library.custom_op("backdrive::inverse", mutates_args=())
-def inverse(
-    q: Tensor, v: Tensor, vdot: Tensor, constants: Optional[Tensor], program: int, parameters: str  # noqa: UP045
-) -> Tensor:  # fmt: skip
-    """τ [B, nv] = M(q) v̇ + c(q, v)."""
-    tau = _empty(v, *v.shape)
-    arrays = {"q": _with_rows(q), "v": _with_rows(v), "vdot": _with_rows(vdot), "tau": tau}
-    Program.of(program).run("inverse", len(q), arrays, {}, constants, parameters)
-    return tau
-
-
-@inverse.register_fake
-def _(q, v, vdot, constants, program, parameters):
-    return torch.empty_like(v)
-
-
-@torch.library.custom_op("backdrive::inverse_backward", mutates_args=())
-def inverse_backward(
-    tau_bar: Tensor, q: Tensor, v: Tensor, vdot: Tensor, constants: Optional[Tensor],  # noqa: UP045
-    program: int, parameters: str, want_constants: bool,
-) -> list[Tensor]:  # fmt: skip
-    q_bar, v_bar, vdot_bar = _empty(q, *q.shape), _empty(v, *v.shape), _empty(v, *v.shape)
-    constants_bar = _rows_for(constants, len(q)) if constants is not None and want_constants else None
-    arrays = {
-        "q": _with_rows(q), "v": _with_rows(v), "vdot": _with_rows(vdot), "tau_bar": _with_rows(tau_bar),
-        "q_bar": q_bar, "v_bar": v_bar, "vdot_bar": vdot_bar, "constants_bar": constants_bar,
-    }  # fmt: skip
-    Program.of(program).run("inverse_adjoint", len(q), arrays, {}, constants, parameters)
-    return [q_bar, v_bar, vdot_bar, *([_summed(constants_bar, constants)] if constants_bar is not None else [])]
-
-
-@inverse_backward.register_fake
-def _(tau_bar, q, v, vdot, constants, program, parameters, want_constants):
-    return [torch.empty_like(x) for x in (q, v, vdot, *([constants] * want_constants))]
-
-
-def _inverse_gradient(ctx, tau_bar):
-    wanted = ctx.needs_input_grad[3]
-    bars = torch.ops.backdrive.inverse_backward(tau_bar, *ctx.saved_tensors, ctx.program, ctx.parameters, wanted)
-    return (*bars[:3], bars[-1] if wanted else None, None, None)
-
-
-inverse.register_autograd(_inverse_gradient, setup_context=_forward_context)
-
-
-@torch.library.custom_op("backdrive::poses", mutates_args=())
-def poses(
-    q: Tensor, v: Tensor, constants: Optional[Tensor], program: int, parameters: str  # noqa: UP045
-) -> Tensor:  # fmt: skip
-    """[T, B, nlink * 18] of q, v [T, B, n]: rotation (9), position, angular velocity, velocity of links, in world axes."""
-    times, batch = q.shape[:2]
-    out = _empty(q, times, batch, Program.of(program).model.nlink * sum(POSE))
-    arrays = {"q": _with_rows(q), "v": _with_rows(v), "out": out}
-    Program.of(program).run("poses", batch, arrays, {"times": times}, constants, parameters)
-    return out
-
-
-@poses.register_fake
-def _(q, v, constants, program, parameters):
-    return q.new_empty(*q.shape[:2], Program.of(program).model.nlink * sum(POSE))
-
-
-@torch.library.custom_op("backdrive::poses_backward", mutates_args=())
-def poses_backward(
-    out_bar: Tensor, q: Tensor, v: Tensor, constants: Optional[Tensor],  # noqa: UP045
-    program: int, parameters: str, want_constants: bool,
-) -> list[Tensor]:  # fmt: skip
-    times, batch = q.shape[:2]
-    q_bar, v_bar = _empty(q, *q.shape), _empty(v, *v.shape)
-    constants_bar = _rows_for(constants, batch) if constants is not None and want_constants else None
-    arrays = {
-        "q": _with_rows(q), "v": _with_rows(v), "out_bar": _with_rows(out_bar),
-        "q_bar": q_bar, "v_bar": v_bar, "constants_bar": constants_bar,
-    }  # fmt: skip
-    Program.of(program).run("poses_adjoint", batch, arrays, {"times": times}, constants, parameters)
-    return [q_bar, v_bar, *([_summed(constants_bar, constants)] if constants_bar is not None else [])]
-
-
-@poses_backward.register_fake
-def _(out_bar, q, v, constants, program, parameters, want_constants):
-    return [torch.empty_like(x) for x in (q, v, *([constants] * want_constants))]
-
-
-def _poses_gradient(ctx, out_bar):
-    wanted = ctx.needs_input_grad[2]
-    bars = torch.ops.backdrive.poses_backward(out_bar, *ctx.saved_tensors, ctx.program, ctx.parameters, wanted)
-    return (*bars[:2], bars[-1] if wanted else None, None, None)
-
-
-poses.register_autograd(_poses_gradient, setup_context=_forward_context)
-
-
-# ---------------------------------------------------------------------------------------------- second derivatives
-
-
-def _no_second_derivative(name: str) -> Callable[..., Any]:
-    def backward(ctx, *bars):
-        raise RuntimeError(
-            f"backdrive has first derivatives only: the gradient of '{name}' was differentiated again (create_graph=True, "
-            "or a Hessian). Use finite differences of gradients, or Simulator.linearize for Gauss-Newton approximations"
+def _report_nonfinite(form: str, inputs: dict[str, Tensor], outcome: Tensor) -> None:
+    """Raise if an input is not finite; warn if the motion is not, from finite inputs. Cheap when all is well."""
+    numbers = outcome.numpy()
+    if form == "rollout":
+        numbers = numbers[..., 0]
+        if numbers.min() > 0.5:
+            return
+    elif np.isfinite(numbers.sum()):
+        return
+    for name, tensor in inputs.items():
+        if not bool(torch.isfinite(tensor).all()):
+            place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
+            raise ValueError(
+                f"{name} is not finite: {tensor[tuple(place)].item()} at {place} of its shape {list(tensor.shape)}"
+            )
+    if form == "rollout":
+        step, environment = np.argwhere(numbers < 0.5)[0].tolist()
+        warnings.warn(
+            f"the motion of environment {environment} is no longer finite after step {step} (is dt too large?); "
+            "Trajectory.status.finite says where",
+            RuntimeWarning,
+            stacklevel=6,
         )
 
-    return backward
+
+def _pull_back(
+    form: str, q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None, constants: Tensor | None,
+    program: int, parameters: str, settings: Sequence[int], want_constants: bool, *bars: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """Gradients with respect to q, v, x, wrenches (those that are given) and constants (if wanted).
+
+    Of a rollout, q and v are the states before its steps (or segments), and the bars those after them.
+    """
+    _check(form, program, settings, q, v, x, wrenches, constants, bars)
+    batch, name = q.shape[-2], X_NAME[form]
+    path = form == "rollout"
+    results: dict[str, Tensor] = {
+        "q_bar": torch.empty(q.shape[1:] if path else q.shape, dtype=q.dtype),
+        "v_bar": torch.empty(v.shape[1:] if path else v.shape, dtype=v.dtype),
+    }
+    if x is not None:
+        results[f"{name}_bar"] = torch.empty(x.shape, dtype=x.dtype)
+    if wrenches is not None:
+        results["wrenches_bar"] = torch.empty(wrenches.shape, dtype=wrenches.dtype)
+    if want_constants and constants is not None:
+        results["constants_bar"] = torch.zeros(batch, constants.shape[-1], dtype=constants.dtype)
+    start = ("path_q", "path_v") if path else ("q", "v")
+    outcomes = {
+        "rollout": ("path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
+        "forward": ("vdot_bar",), "inverse": ("tau_bar",), "poses": ("out_bar",),
+    }[form]  # fmt: skip
+    rows = _present(**{start[0]: q, start[1]: v, name: x}, wrenches=wrenches)
+    rows |= dict(zip(outcomes, bars, strict=True)) | results
+    integers, kernel = {}, f"{form}_adjoint"
+    if path:
+        steps, every, truncate, _ = settings
+        integers = {"steps": steps, "truncate": truncate or steps + 1}
+        if every > 1:
+            kernel, integers["every"] = "checkpoint_adjoint", every
+    elif form == "poses":
+        integers = {"times": q.shape[0]}
+    Program.of(program).run(kernel, batch, rows, integers, constants, parameters)
+    if "constants_bar" in results and constants is not None and constants.ndim == 1:
+        # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
+        results["constants_bar"] = torch.from_numpy(results["constants_bar"].numpy().sum(axis=0))
+    return list(results.values())
 
 
-def _nothing(ctx, inputs, output):
-    pass
+# ---------------------------------------------------------------------------------------------- autograd
 
 
-for _operator in (rollout_backward, forward_backward, inverse_backward, poses_backward):
-    _operator.register_autograd(_no_second_derivative(_operator._name), setup_context=_nothing)
+class _Evaluate(torch.autograd.Function):
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return tuple(_evaluate(*inputs))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
+        _keep(ctx, inputs, output)
+        ctx.set_materialize_grads(False)
+        if inputs[0] == "rollout":
+            ctx.mark_non_differentiable(output[0])
+
+    @staticmethod
+    def backward(ctx: Any, *bars: Tensor) -> tuple:
+        plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+        return _differentiate(ctx, bars, _pull_back if plain else _PullBack.apply)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
+        form, q, v, x, wrenches, constants, *rest = args
+        fold = _Fold(form, info.batch_size, q, in_dims[1])
+        tensors = [fold.tensor(y, d, fold.start) for y, d in ((q, in_dims[1]), (v, in_dims[2]))]
+        tensors += [fold.tensor(y, d, fold.other) for y, d in ((x, in_dims[3]), (wrenches, in_dims[4]))]
+        outputs = _Evaluate.apply(form, *tensors, fold.constants(constants, in_dims[5]), *rest)
+        at = (fold.other,) if form != "rollout" else (1, 0, 0, 1, 1)[: len(outputs)]
+        return tuple(fold.unfold(y, d) for y, d in zip(outputs, at, strict=True)), at
 
 
-# ---------------------------------------------------------------------------------------------- vmap
-# A mapped dimension becomes part of the batch. `in_batch`: where the batch is in each tensor argument; None: the constants.
+class _QuickEvaluate(torch.autograd.Function):
+    """The same in the old style, which torch.func cannot use: a call costs a third."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        outputs = tuple(_evaluate(*inputs))
+        _Evaluate.setup_context(ctx, inputs, outputs)
+        return outputs
+
+    backward = _Evaluate.backward
 
 
-def _fold(x: Tensor, dim: int | None, size: int, at: int) -> Tensor:
-    """Merge the mapped dimension `dim` (None: not mapped) of x into its batch dimension `at`."""
-    if dim is None:
-        x = x.unsqueeze(at).expand(*x.shape[:at], size, *x.shape[at:])
-    else:
-        x = x.movedim(dim, at)
-    return x.flatten(at, at + 1)
+class _PullBack(torch.autograd.Function):
+    """The gradient as a function of its own: for torch.func, and to refuse second derivatives."""
+
+    @staticmethod
+    def forward(*inputs: Any) -> tuple[Tensor, ...]:
+        return tuple(_pull_back(*inputs))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
+        pass
+
+    @staticmethod
+    def backward(ctx: Any, *bars: Any) -> None:
+        raise RuntimeError(
+            "backdrive has first derivatives only: a gradient was differentiated again (create_graph=True, "
+            "or a Hessian). Difference the gradients, or use Simulator.linearize for a Gauss-Newton approximation"
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
+        form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars = args
+        fold = _Fold(form, info.batch_size, q, in_dims[1], back=True)
+        tensors = [fold.tensor(y, d, fold.other) for y, d in zip((q, v, x, wrenches), in_dims[1:5], strict=True)]
+        rows = fold.constants(constants, in_dims[5])
+        places = (1, 1, 0, 0) if form == "rollout" else (fold.other,)
+        folded = [fold.tensor(y, d, at) for y, d, at in zip(bars, in_dims[10:], places, strict=True)]
+        results = _PullBack.apply(form, *tensors, rows, program, parameters, settings, want_constants, *folded)
+        at = [fold.start, fold.start, *(fold.other for y in (x, wrenches) if y is not None)]
+        unfolded = [fold.unfold(y, d) for y, d in zip(results, at, strict=False)]
+        if want_constants and constants is not None:
+            shared = constants.ndim - (in_dims[5] is not None) == 1
+            constants_bar = fold.unfold(results[-1], 0)
+            unfolded.append(constants_bar.sum(1) if shared else constants_bar)
+            at.append(0)
+        return tuple(unfolded), tuple(at)
 
 
-def _fold_constants(x: Tensor, dim: int | None, size: int, batch: int) -> Tensor:
-    if dim is not None and x.ndim == 2:  # [size, nconst] in effect: one vector per mapped element
-        return x.movedim(dim, 0).repeat_interleave(batch, 0)
-    return x if dim is None and x.ndim == 1 else _fold(x, dim, size, 0)
+class _Fold:
+    """A dimension mapped by vmap becomes part of the batch."""
+
+    def __init__(self, form: str, size: int, q: Tensor, q_dim: int | None, back: bool = False) -> None:
+        self.size = size
+        self.other = int(form in ("rollout", "poses"))  # where the batch is in tensors with a time
+        self.start = int(form == "poses")  # and in q and v
+        at = self.other if back else self.start
+        self.batch = (q if q_dim is None else q.movedim(q_dim, 0)[0]).shape[at]
+
+    def tensor(self, x: Tensor | None, dim: int | None, at: int) -> Tensor | None:
+        """Merge the mapped dimension `dim` (None: not mapped) into the batch dimension `at`."""
+        if x is None:
+            return None
+        if dim is None:
+            x = x.unsqueeze(at).expand(*x.shape[:at], self.size, *x.shape[at:])
+        else:
+            x = x.movedim(dim, at)
+        return x.flatten(at, at + 1)
+
+    def constants(self, x: Tensor | None, dim: int | None) -> Tensor | None:
+        """One row for every environment."""
+        if x is None:
+            return None
+        x = x.expand(self.size, *x.shape) if dim is None else x.movedim(dim, 0)
+        if x.ndim == 2:
+            x = x.unsqueeze(1).expand(self.size, self.batch, x.shape[-1])
+        return x.flatten(0, 1)
+
+    def unfold(self, y: Tensor, at: int) -> Tensor:
+        return y.unflatten(at, (self.size, self.batch))
 
 
-def _map(operator: Any, in_batch: Sequence[int | None], out_batch: Sequence[int]) -> None:
-    def mapped(info: Any, in_dims: tuple, *args: Any) -> Any:
-        first = args[0].movedim(in_dims[0], 0)[0] if in_dims[0] is not None else args[0]
-        batch = first.shape[in_batch[0]]
-        folded = list(args)
-        for k, at in enumerate(in_batch):
-            if args[k] is None:
-                continue
-            if at is None:
-                folded[k] = _fold_constants(args[k], in_dims[k], info.batch_size, batch)
-            else:
-                folded[k] = _fold(args[k], in_dims[k], info.batch_size, at)
-        result = operator(*folded)
-        single = isinstance(result, Tensor)
-        outputs = [result] if single else list(result)
-        dims = [*out_batch, *[0] * (len(outputs) - len(out_batch))]
-        unfolded = [y.unflatten(d, (info.batch_size, batch)) for y, d in zip(outputs, dims, strict=True)]
-        return (unfolded[0], dims[0]) if single else (type(result)(unfolded), type(result)(dims))
-
-    operator.register_vmap(mapped)
+def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
+    """Of a rollout, the path is kept: it has the states that its steps started from."""
+    ctx.form, q, v, x, wrenches, constants, ctx.program, ctx.parameters, ctx.settings = inputs
+    if ctx.form == "rollout" and ctx.settings[3]:
+        q, v = output[3], output[4]
+    ctx.save_for_backward(q, v, x, wrenches, constants)
 
 
-_map(rollout, (0, 0, 1, 1, None), (1, 1, 1))
-_map(forward, (0, 0, 0, 0, None), (0,))
-_map(inverse, (0, 0, 0, None), (0,))
-_map(poses, (1, 1, None), (1,))
+def _differentiate(ctx: Any, bars: Sequence[Tensor], pull_back: Any) -> tuple:
+    q, v, x, wrenches, constants = ctx.saved_tensors
+    form, settings, want_constants = ctx.form, ctx.settings, ctx.needs_input_grad[5]
+    start: Sequence[Tensor | None] = (None, None)
+    path_bars: Sequence[Tensor | None]
+    if form == "rollout":
+        path_bars, last_bars = bars[3:] or (None, None), bars[1:3]
+        if settings[3]:
+            start = [None if bar is None else bar[0] for bar in path_bars]
+            path_bars = [None if bar is None else bar[1:] for bar in path_bars]
+            q, v = q[:-1], v[:-1]
+        else:
+            q, v = q.unsqueeze(0), v.unsqueeze(0)
+        bars = [_zeros(y.shape, y) if bar is None else bar for y, bar in zip((q, v), path_bars, strict=True)]
+        bars += [_zeros(y.shape[1:], y) if bar is None else bar for y, bar in zip((q, v), last_bars, strict=True)]
+    results = iter(
+        pull_back(form, q, v, x, wrenches, constants, ctx.program, ctx.parameters, settings, want_constants, *bars)
+    )
+    q_bar, v_bar = next(results), next(results)
+    q_bar = q_bar if start[0] is None else q_bar + start[0]
+    v_bar = v_bar if start[1] is None else v_bar + start[1]
+    x_bar = None if x is None else next(results)
+    wrenches_bar = None if wrenches is None else next(results)
+    constants_bar = next(results) if want_constants else None
+    return None, q_bar, v_bar, x_bar, wrenches_bar, constants_bar, None, None, None
+
+
+def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:
+    """Zeros that take no memory: what a loss on the last state alone says about the others."""
+    return torch.zeros(shape[-1], dtype=like.dtype).expand(shape)
+
+
+def evaluate(*args: Any) -> Sequence[Tensor]:
+    """See the top of this file for the arguments.
+
+    Of a rollout (status, last_q, last_v, path_q, path_v), or without the path; else one tensor.
+    """
+    if torch.compiler.is_compiling():
+        return torch.ops.backdrive.evaluate(*args)
+    if torch._C._are_functorch_transforms_active():
+        return _Evaluate.apply(*args)
+    if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in args[1:6]):
+        return _QuickEvaluate.apply(*args)
+    return _evaluate(*args)
+
+
+# ---------------------------------------------------------------------------------------------- for torch.compile
+
+_operator = torch.library.custom_op("backdrive::evaluate", _evaluate, mutates_args=())
+
+
+@torch.library.custom_op("backdrive::pull_back", mutates_args=())
+def _pull_back_operator(
+    form: str, q: Tensor, v: Tensor, x: Optional[Tensor], wrenches: Optional[Tensor],  # noqa: UP045
+    constants: Optional[Tensor], program: int, parameters: str, settings: Sequence[int], want_constants: bool,  # noqa: UP045
+    bars: Sequence[Tensor],
+) -> list[Tensor]:  # fmt: skip
+    return _pull_back(form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars)
+
+
+@_operator.register_fake
+def _(form, q, v, x, wrenches, constants, program, parameters, settings):  # type: ignore[no-untyped-def]
+    return [q.new_empty(shape) for shape in output_shapes(form, q, v, program, settings).values()]
+
+
+@_pull_back_operator.register_fake
+def _(form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, bars):  # type: ignore[no-untyped-def]
+    given = [y for y in (x, wrenches, constants if want_constants else None) if y is not None]
+    shapes = [y.shape[1:] if form == "rollout" else y.shape for y in (q, v)] + [y.shape for y in given]
+    return [q.new_empty(shape) for shape in shapes]
+
+
+def _operator_backward(ctx: Any, bars: Sequence[Tensor]) -> tuple:
+    def pull_back(*args: Any) -> Sequence[Tensor]:
+        return torch.ops.backdrive.pull_back(*args[:10], list(args[10:]))
+
+    return _differentiate(ctx, bars, pull_back)
+
+
+_operator.register_autograd(_operator_backward, setup_context=_keep)
+_pull_back_operator.register_autograd(_PullBack.backward, setup_context=_PullBack.setup_context)

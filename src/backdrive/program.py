@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import os
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
 
+AUTO_LINKS = 40  # specialize="auto": up to so many links,
+AUTO_VARYING = 64  # and so many constants that are given at run time
 _THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
 
@@ -29,14 +31,19 @@ class Program:
     """The kernels of one model with one step, integrator and dtype. Operators refer to it by its number."""
 
     def __init__(
-        self, model: Model, h: float, integrator: Integrator, dtype: torch.dtype, threads: int | None, specialize: bool
-    ) -> None:
+        self, model: Model, h: float, integrator: Integrator, dtype: torch.dtype, threads: int | None,
+        specialize: bool | str, nonfinite: str,
+    ) -> None:  # fmt: skip
         self.model, self.h, self.integrator, self.dtype = model, h, integrator, dtype
-        self.specialize = specialize
+        self.specialize, self.nonfinite = specialize, nonfinite
         self.threads = threads or os.cpu_count() or 1
         self.bits = {torch.float64: 64, torch.float32: 32}[dtype]
         self.constants = torch.from_numpy(model.constants.copy()).to(dtype)
         self._topology = topology_table(model)
+        self._values: dict[str, Any] = {
+            "h": h, "topology": self._topology.ctypes.data,
+            "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu,
+        }  # fmt: skip
         self._executables: dict[tuple, Executable] = {}
         self._masks: dict[str, np.ndarray] = {}
         self.number = next(_numbers)
@@ -44,7 +51,12 @@ class Program:
 
     @staticmethod
     def of(number: int) -> Program:
-        return _programs[number]
+        program = _programs.get(number)
+        if program is None:
+            raise ValueError(
+                f"backdrive: there is no program {number} (its Simulator was deleted, or lives in another process)"
+            )
+        return program
 
     def mask(self, parameters: str) -> np.ndarray:
         """Which constants the parameters (names, separated by commas) determine: bool [nconst]."""
@@ -55,49 +67,47 @@ class Program:
             self._masks[parameters] = mask
         return self._masks[parameters]
 
-    def executable(self, variant: Variant, parameters: str) -> Executable:
-        key = (variant, parameters)
-        if key not in self._executables:
-            if self.specialize:
+    def executable(self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str) -> Executable:
+        key = (form, wrenches, constants_bar, batched, parameters)
+        executable = self._executables.get(key)
+        if executable is None:
+            integrator = self.integrator if FORMS[form].integrates else None
+            variant = Variant(form, integrator, wrenches, constants_bar, batched)
+            if self._specializes(parameters):
                 kernel = make_kernel(variant, self.model, self.mask(parameters))
             else:
                 kernel = rolled_kernel(variant)
-            self._executables[key] = kernel.build(self.bits)
-        return self._executables[key]
+            executable = self._executables[key] = kernel.build(self.bits)
+        return executable
+
+    def _specializes(self, parameters: str) -> bool:
+        """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""
+        if self.specialize != "auto":
+            return bool(self.specialize)
+        return self.model.nlink <= AUTO_LINKS and int(self.mask(parameters).sum()) <= AUTO_VARYING
 
     def run(
-        self, form: str, batch: int, rows: dict[str, Tensor | None], integers: dict[str, int],
+        self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int],
         constants: Tensor | None, parameters: str,
     ) -> None:  # fmt: skip
-        """Run a kernel. Rows are [B, n] or [T, B, n] tensors of the program's dtype; an absent one is None."""
-        variant = Variant(
-            form,
-            self.integrator if FORMS[form].integrates else None,
-            rows.get("wrenches") is not None,
-            rows.get("constants_bar") is not None,
-            constants is not None and constants.ndim == 2,
+        """Run a kernel. Rows are [B, n] or [T, B, n] tensors of the program's dtype."""
+        wrenches, constants_bar = "wrenches" in rows, "constants_bar" in rows
+        executable = self.executable(
+            form, wrenches, constants_bar, constants is not None and constants.ndim == 2, parameters
         )
-        executable = self.executable(variant, parameters)
-        constants = self.constants if constants is None else _with_rows(constants)
-        model = self.model
-        values: dict[str, object] = {
-            **integers, "h": self.h, "topology": self._topology.ctypes.data,
-            "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu,
-        }  # fmt: skip
-        for argument in executable.arguments:
-            name = argument.name
-            if name == "constants":
-                is_table = isinstance(argument, Table)
-                values[name] = constants.data_ptr() if is_table else (constants.data_ptr(), constants.stride(0), 0)
-            elif isinstance(argument, Rows):
-                tensor = rows[name]
-                assert tensor is not None and tensor.dtype == self.dtype
-                assert tensor.stride(-1) == 1 or tensor.shape[-1] <= 1, name
-                values[name] = (tensor.data_ptr(), tensor.stride(-2), tensor.stride(0) if tensor.ndim == 3 else 0)
-        work = batch * max(1, *integers.values(), 1) * model.nlink
+        values = self._values | integers
+        constants = self.constants if constants is None else with_rows(constants)
+        for name, kind in executable.layout:
+            if kind is Rows:
+                tensor = constants if name == "constants" else with_rows(rows[name])
+                strides = tensor.stride()
+                values[name] = (tensor.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
+            elif kind is Table:
+                values[name] = constants.data_ptr()
+        work = batch * max(integers.values(), default=1) * self.model.nlink
         run(executable, batch, min(self.threads, 1 + work // _THREAD_WORK), values)
 
 
-def _with_rows(x: Tensor) -> Tensor:
+def with_rows(x: Tensor) -> Tensor:
     """Each row contiguous; the rows may lie anywhere, or be the same one."""
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()

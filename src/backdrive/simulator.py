@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,20 +12,19 @@ from torch import Tensor, nn
 
 from . import operators
 from .model import Model, State
-from .model.layout import NQ, Kind
+from .model.layout import Kind
 from .physics.integrate import Integrator, Midpoint, SemiImplicitEuler
 from .physics.poses import POSE
 from .program import Program
 from .trajectory import Trajectory
-
-AUTO_LINKS = 40  # specialised code of larger trees is no faster than rolled code, and takes long to compile
 
 
 @dataclass(frozen=True)
 class Checkpoint:
     """Keep the state of every `every`-th step only (and of the last); the backward pass computes the others again.
 
-    Memory falls by the factor `every`, the backward pass takes about a third longer. The trajectory has the kept states.
+    Memory falls by the factor `every`, the backward pass takes about a third longer. The trajectory has the kept
+    states.
     """
 
     every: int
@@ -50,16 +49,17 @@ class Truncated:
 class Simulator(nn.Module):
     """Steps of `dt` seconds of a model, differentiable.
 
-    integrator: `SemiImplicitEuler()` or `Midpoint()`.
-    dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
-    threads: at most so many; None: all cores. The number changes no bit of any result.
-    specialize: compile kernels for this very model (True: faster, a second or two once) or use those that serve every model
-    (False); "auto": True for models of up to 40 links.
+    integrator: `SemiImplicitEuler()` or `Midpoint()`. dtype: torch.float64 or torch.float32, of all tensors that go
+    in and come out. threads: at most so many; None: all cores. The number changes no bit of any result. specialize:
+    compile kernels for this very model (True: faster, a second or two once) or use those that serve every model
+    (False); "auto": True for models of up to 40 links, as long as few of their constants are given as parameters.
+    nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status
+    ("mark").
     """
 
     def __init__(
         self, model: Model, dt: float, *, integrator: Integrator | None = None, dtype: torch.dtype = torch.float64,
-        threads: int | None = None, specialize: bool | str = "auto",
+        threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(model, Model):
@@ -77,12 +77,15 @@ class Simulator(nn.Module):
         if specialize not in (True, False, "auto"):
             raise ValueError(f"specialize must be True, False or 'auto', got {specialize!r}")
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
-        self.threads, self.specialize = threads, specialize
+        if nonfinite not in ("raise", "mark"):
+            raise ValueError(f"nonfinite must be 'raise' or 'mark', got {nonfinite!r}")
+        self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
         self._make_program()
 
     def _make_program(self) -> None:
-        specialize = self.specialize is True or (self.specialize == "auto" and self.model.nlink <= AUTO_LINKS)
-        self._program = Program(self.model, self.dt, self.integrator, self.dtype, self.threads, specialize)
+        self._program = Program(
+            self.model, self.dt, self.integrator, self.dtype, self.threads, self.specialize, self.nonfinite
+        )
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled code is not copied or pickled: the copy makes its own, from the cache."""
@@ -114,9 +117,8 @@ class Simulator(nn.Module):
         call = _Call(self, state, parameters)
         controls = call.controls(None if control is None else control.unsqueeze(0), 1)
         wrenches = call.wrenches(None if wrench is None else wrench.unsqueeze(0), 1)
-        path_q, path_v, status = call.rollout(controls, wrenches, 1, 1, 0, False)
-        call.report(status)
-        return State(*call.finished(path_q[0], path_v[0], dim=0))
+        _, q, v = call.evaluate("rollout", controls, wrenches, [1, 1, 0, False])
+        return State(*call.finished(q, v, dim=0))
 
     def rollout(
         self, state: State, controls: Tensor | None = None, *, steps: int | None = None,
@@ -125,10 +127,10 @@ class Simulator(nn.Module):
     ) -> Trajectory:  # fmt: skip
         """Many steps, with all their states.
 
-        state: where to start, q [B, nq], v [B, nv]. controls: [T, B, nu], or [T, nu] for all environments alike; without
-        controls, `steps` says how long. wrenches: [T, B, nbody, 6 (3D) or 3 (2D)], as in `step`.
-        parameters: {name: tensor}, of those that ``model.parameters()`` lists, in place of the model's own; each [*shape], or
-        [B, *shape] for one per environment. adjoint: how the backward pass gets its states: `Checkpoint`, `Truncated`.
+        state: where to start, q [B, nq], v [B, nv]. controls: [T, B, nu], or [T, nu] for all environments alike;
+        without controls, `steps` says how long. wrenches: [T, B, nbody, 6 (3D) or 3 (2D)], as in `step`. parameters:
+        {name: tensor}, of those that ``model.parameters()`` lists, in place of the model's own; each [*shape], or [B,
+        *shape] for one per environment. adjoint: how the backward pass gets its states: `Checkpoint`, `Truncated`.
         Without B everywhere: one world.
         """
         given = [len(x) for x in (controls, wrenches) if x is not None and x.ndim > 0]
@@ -144,12 +146,12 @@ class Simulator(nn.Module):
         every = min(adjoint.every, steps) if isinstance(adjoint, Checkpoint) else 1
         truncate = adjoint.steps if isinstance(adjoint, Truncated) else 0
         call = _Call(self, state, parameters)
-        path_q, path_v, status = call.rollout(
-            call.controls(controls, steps), call.wrenches(wrenches, steps), steps, every, truncate, True
-        )
-        call.report(status)
+        settings = [steps, every, truncate, True]
+        outcome = call.evaluate("rollout", call.controls(controls, steps), call.wrenches(wrenches, steps), settings)
+        status, last_q, last_v, path_q, path_v = outcome
         q, v, status = call.finished(path_q, path_v, status, dim=1)
-        return Trajectory(self, q, v, status, every, steps, call.constants, call.names)
+        last = State(*call.finished(last_q, last_v, dim=0))
+        return Trajectory(self, q, v, last, status, every, steps, call.constants, call.names)
 
     def linearize(
         self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
@@ -172,10 +174,8 @@ class Simulator(nn.Module):
         call = _Call(self, state, parameters)
         controls = call.controls(None if control is None else control.unsqueeze(0), 1)
         wrenches = call.wrenches(None if wrench is None else wrench.unsqueeze(0), 1)
-        vdot = operators.forward(
-            call.q, call.v, controls[0], None if wrenches is None else wrenches[0], call.constants, *call.reference
-        )
-        return call.finished(vdot, dim=0)[0]
+        wrenches = None if wrenches is None else wrenches[0]
+        return call.finished(*call.evaluate("forward", controls[0], wrenches), dim=0)[0]
 
     def inverse_dynamics(
         self, state: State, acceleration: Tensor, *, parameters: Mapping[str, Tensor] | None = None
@@ -183,7 +183,7 @@ class Simulator(nn.Module):
         """τ [B, nv] = M(q) v̇ + c(q, v): the generalised force that gives v̇ (`acceleration` [B, nv])."""
         call = _Call(self, state, parameters)
         vdot = call.tensor("acceleration", acceleration, (self.model.nv,))
-        return call.finished(operators.inverse(call.q, call.v, vdot, call.constants, *call.reference), dim=0)[0]
+        return call.finished(*call.evaluate("inverse", vdot), dim=0)[0]
 
     def mass_matrix(self, state: State, *, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """M(q) [B, nv, nv], with the joints' armature."""
@@ -195,7 +195,8 @@ class Simulator(nn.Module):
             constants = constants.repeat_interleave(nv, 0)
         q = call.q.repeat_interleave(nv, 0)
         unit = torch.eye(nv, dtype=self.dtype).repeat(call.batch, 1)
-        columns = operators.inverse(q, torch.zeros_like(unit), unit, constants, self._program.number, names)
+        zero = torch.zeros_like(unit)
+        (columns,) = operators.evaluate("inverse", q, zero, unit, None, constants, self._program.number, names, [])
         return call.finished(columns.unflatten(0, (call.batch, nv)), dim=0)[0]
 
     # ------------------------------------------------------------------------------------------ for trajectories
@@ -206,7 +207,8 @@ class Simulator(nn.Module):
         q, v = q.cpu(), v.cpu()
         if unbatched:
             q, v = q.unsqueeze(1), v.unsqueeze(1)
-        out = operators.poses(q, v, constants, self._program.number, names).unflatten(-1, (-1, sum(POSE)))
+        (out,) = operators.evaluate("poses", q, v, None, None, constants, self._program.number, names, [])
+        out = out.unflatten(-1, (-1, sum(POSE)))
         if unbatched:
             out = out.squeeze(1)
         return out.to(device).split(list(POSE), -1)
@@ -261,11 +263,6 @@ class _Call:
             raise ValueError(f"parameters are for {rows} environments, but the state has {len(q)}")
         self.q, self.v, self.batch = q, v, len(q)
 
-    @property
-    def reference(self) -> tuple[int, str]:
-        """How operators know the program and the parameters that vary."""
-        return self.simulator._program.number, self.names
-
     def _check_type(self, name: str, x: object) -> None:
         if not isinstance(x, Tensor):
             raise TypeError(f"{name} must be a torch tensor, got {type(x).__name__}")
@@ -306,15 +303,11 @@ class _Call:
             x = padded.index_copy(2, torch.from_numpy(model.body_link), x)
         return x.flatten(-2)
 
-    def rollout(
-        self, controls: Tensor, wrenches: Tensor | None, steps: int, every: int, truncate: int, with_start: bool
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        return operators.rollout(
-            self.q, self.v, controls, wrenches, self.constants, *self.reference, steps, every, truncate, with_start
-        )
-
-    def report(self, status: Tensor) -> None:
-        pass
+    def evaluate(
+        self, form: str, x: Tensor | None, wrenches: Tensor | None = None, settings: Sequence[int] = ()
+    ) -> Sequence[Tensor]:
+        number = self.simulator._program.number
+        return operators.evaluate(form, self.q, self.v, x, wrenches, self.constants, number, self.names, list(settings))
 
     def finished(self, *tensors: Tensor, dim: int) -> list[Tensor]:
         """As the caller has his tensors: without the batch dimension `dim` if there was none, on his device."""

@@ -55,16 +55,17 @@ class Status:
 class Trajectory:
     """States along a rollout, kept every `every` steps (and the last), the first one included.
 
-    q: [S + 1, B, nq], v: [S + 1, B, nv]; unbatched rollouts have no B. steps: [S + 1] numbers of the kept steps,
-    time: [S + 1] in s. All are differentiable.
+    q: [S + 1, B, nq], v: [S + 1, B, nv]; unbatched rollouts have no B. last: the state after the last step; a loss on
+    it alone has a cheaper gradient than one on ``q[-1]``. steps: [S + 1] numbers of the kept steps; time: [S + 1] in
+    s.
     """
 
     def __init__(
-        self, simulator: Simulator, q: Tensor, v: Tensor, status: Tensor, every: int, steps: int,
+        self, simulator: Simulator, q: Tensor, v: Tensor, last: State, status: Tensor, every: int, steps: int,
         constants: Tensor | None, parameters: str,
     ) -> None:  # fmt: skip
         self._simulator, self._constants, self._parameters = simulator, constants, parameters
-        self.q, self.v = q, v
+        self.q, self.v, self.last = q, v, last
         self.steps = torch.tensor([*range(0, steps, every), steps])
         self.status = Status(status[..., 0] > 0.5, status[..., 1].to(torch.int64))
 
@@ -78,6 +79,8 @@ class Trajectory:
 
     def __getitem__(self, index: int) -> State:
         """The state at a kept step: ``path[-1]`` is the last."""
+        if index in (-1, len(self) - 1):
+            return self.last
         return State(self.q[index], self.v[index])
 
     @cached_property
@@ -136,5 +139,3 @@ def quaternion_of(R: Tensor) -> Tensor:
     q = rows.gather(-2, best[..., None, None].expand(*best.shape, 1, 4)).squeeze(-2)
     q = torch.nn.functional.normalize(q, dim=-1)
     return torch.where(q[..., :1] < 0, -q, q)
-
-

@@ -29,8 +29,8 @@ from .scalar import (
 )
 
 __all__ = [
-    "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Rows", "Scalar", "Table", "TraceError",
-    "Value", "absolute", "any_lane", "atan2", "clip", "cos", "floor", "is_constant", "is_finite", "leave", "loop", "maximum", "memory",
-    "minimum", "nearest", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "to_float", "traced", "vjp",
-    "when", "while_any", "workspace",
+    "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Rows", "Scalar", "Table",
+    "TraceError", "Value", "absolute", "any_lane", "atan2", "clip", "cos", "floor", "is_constant", "is_finite",
+    "leave", "loop", "maximum", "memory", "minimum", "nearest", "run", "select", "sin", "sincos", "sqrt",
+    "subroutine", "switch", "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

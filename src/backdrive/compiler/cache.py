@@ -63,12 +63,12 @@ def load(key: str) -> Entry | None:
         return None
     try:
         descriptor = os.open(directory() / key, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with open(descriptor, "rb") as file:
+            if not _private(os.fstat(descriptor)):
+                return None
+            content = file.read()
     except OSError:
         return None
-    with open(descriptor, "rb") as file:
-        if not _private(os.fstat(descriptor)):
-            return None
-        content = file.read()
     return _parse(content, key)
 
 
@@ -79,8 +79,11 @@ def _parse(content: bytes, key: str) -> Entry | None:
     if not content.startswith(_MAGIC) or hashlib.sha256(payload).hexdigest().encode() != digest:
         return None
     header, _, code = payload.partition(b"\n")
-    fields = json.loads(header)
-    return Entry(code, fields["scratch"], fields["operations"]) if fields["key"] == key else None
+    try:
+        fields = json.loads(header)
+        return Entry(code, fields["scratch"], fields["operations"]) if fields["key"] == key else None
+    except (ValueError, KeyError, TypeError):
+        return None
 
 
 def store(key: str, entry: Entry) -> None:

@@ -1,10 +1,10 @@
 """Loops and branches that physics code writes once: plain Python on constants, regions of the graph on traced values.
 
-    for i in loop(n): ...                 n an int: unrolled; n traced: one body, n a run-time trip count
-    for _ in when(condition): ...         a branch that all lanes take together
-    if leave(condition): break            leave the innermost loop (all lanes together)
-    for _ in while_any(mask, limit): ...  repeat while a lane's mask() holds, at most `limit` times
-    switch(index, functions, *args)       call functions[index]
+for i in loop(n): ...                 n an int: unrolled; n traced: one body, n a run-time trip count
+for _ in when(condition): ...         a branch that all lanes take together
+if leave(condition): break            leave the innermost loop (all lanes together)
+for _ in while_any(mask, limit): ...  repeat while a lane's mask() holds, at most `limit` times
+switch(index, functions, *args)       call functions[index]
 """
 
 from __future__ import annotations

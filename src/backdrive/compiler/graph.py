@@ -90,7 +90,7 @@ class Graph(metaclass=_PerThread):
         """Append a node, or return the one that computes the same already."""
         key = None
         if pure:
-            key = (op, *[(id(a.graph), a.index) if isinstance(a, Value) else a for a in args])
+            key = (op, *[(a.graph, a.index) if isinstance(a, Value) else a for a in args])
             known = self.shared.get(key)
             if known is not None and known.region.open:
                 return known
@@ -143,6 +143,7 @@ class Value:
     def node(self) -> Node:
         return self.graph.nodes[self.index]
 
+    # fmt: off
     def __add__(self, other): return add(self, other)
     def __radd__(self, other): return add(other, self)
     def __sub__(self, other): return sub(self, other)
@@ -165,6 +166,7 @@ class Value:
     __rand__, __ror__ = __and__, __or__
     def __invert__(self): return invert(self)
     __hash__ = object.__hash__
+    # fmt: on
 
     def __bool__(self) -> bool:
         raise TraceError("Python branches on a traced value: use select(), when() or leave()")
@@ -178,9 +180,10 @@ def traced(x: Any) -> bool:
 
 
 def current() -> Graph:
-    if Graph.current is None:
+    graph = _tracing.graph
+    if graph is None:
         raise TraceError("a traced value is used outside of a trace")
-    return Graph.current
+    return graph
 
 
 def same(a: Any, b: Any) -> bool:
@@ -196,13 +199,15 @@ def is_constant(x: Any, number: float) -> bool:
 
 def argument_of(x: Any, op: str) -> tuple | None:
     """The arguments of `x` if it is an `op` node of the current graph."""
-    if traced(x) and x.graph is Graph.current and x.node.op == op:
-        return x.node.args
+    if isinstance(x, Value):
+        node = x.graph.nodes[x.index]
+        if node.op == op and x.graph is _tracing.graph:
+            return node.args
     return None
 
 
-def _is_integer(*args: Any) -> bool:
-    return any(traced(a) and a.type == "i" for a in args)
+def _is_integer(a: Any, b: Any) -> bool:
+    return (traced(a) and a.type == "i") or (traced(b) and b.type == "i")
 
 
 def _check_integers(op: str, *args: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import llvmlite.binding as llvm
 
 from . import cache
-from .graph import Graph, TraceError
+from .graph import Graph, TraceError, traced
 from .llvm import FunctionEmitter, Types
 from .memory import Array, Storage
 from .target import Target, host
@@ -72,21 +72,28 @@ class Subroutine:
 
     def __call__(self, *args: Any) -> None:
         graph = Graph.current
-        if graph is None:
+        if graph is None or graph.scratch:
             self.function(*args)
             return
         if len(args) != len(self.kinds):
             raise TraceError(f"{self.name}() takes {len(self.kinds)} arguments, got {len(args)}")
         flat: list[Any] = []
         for kind, a in zip(self.kinds, args, strict=True):
-            if not isinstance(a, Array):
-                flat.append(a)
-            elif a.storage.kind == kind:
+            if isinstance(a, Array) and a.storage.kind == kind:
                 flat += [a.storage, a.symbol, a.offset]
+            elif _is_value(a, kind):
+                flat.append(a)
             else:
-                raise TraceError(f"{self.name}() wants an array of kind {kind}, got {a.storage.kind}")
+                got = f"an array of kind {a.storage.kind}" if isinstance(a, Array) else repr(a)
+                raise TraceError(f"{self.name}() wants an argument of kind {kind}, got {got}")
         graph.add("call", (graph.module.subroutine(self), self.kinds, *flat), None, pure=False)
         graph.stored.clear()
+
+
+def _is_value(a: Any, kind: str) -> bool:
+    if traced(a):
+        return a.type == kind
+    return isinstance(a, {"i": int, "f": (int, float)}.get(kind, ()))
 
 
 def subroutine(*kinds: str) -> Callable[[Callable[..., None]], Subroutine]:
@@ -158,15 +165,15 @@ class Kernel:
         """Machine code for floats of `bits`; from memory, from the disk cache, or traced and compiled now."""
         target = target or host()
         lanes = lanes or target.lanes(bits)
-        if (bits, lanes) not in self._built:
+        if (bits, lanes, target) not in self._built:
             names = [f"{type(a).__name__} {a.name} {getattr(a, 'writable', '')}" for a in self.arguments]
             key = cache.key(self.name, self.key, bits, lanes, self.unroll, target, *names)
             entry = cache.load(key)
             if entry is None:
                 entry = self.compile(bits, lanes, target)
                 cache.store(key, entry)
-            self._built[bits, lanes] = Executable(self.arguments, lanes, target, entry)
-        return self._built[bits, lanes]
+            self._built[bits, lanes, target] = Executable(self.arguments, lanes, target, entry)
+        return self._built[bits, lanes, target]
 
     def trace(self, bits: int, lanes: int) -> tuple[Module, list]:
         """The LLVM IR of the body, and the sizes of its workspaces as expressions of the integer arguments."""
@@ -203,15 +210,24 @@ class Executable:
         self.arguments, self.lanes = tuple(arguments), lanes
         self.operations = entry.operations
         self._scratch = entry.scratch
+        self._sizes: dict[tuple[int, ...], int] = {}
+        self.layout = [(a.name, type(a)) for a in self.arguments]
+        self.integers = [a.name for a in self.arguments if isinstance(a, Integer)]
+        self.block = ctypes.c_int64 * sum(3 if isinstance(a, Rows) else 1 for a in self.arguments)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(entry.code))
         self._engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
         self.call = signature(self._engine.get_function_address("entry"))
 
-    def scratch_size(self, integers: dict[str, int]) -> int:
-        """Elements of scratch memory (of `lanes` floats each) that the body needs."""
-        return sum(_evaluate(size, integers) for size in self._scratch)
+    def scratch_bytes(self, integers: tuple[int, ...]) -> int:
+        """Scratch memory that the body needs for these values of its integer arguments."""
+        size = self._sizes.get(integers)
+        if size is None:
+            names = dict(zip(self.integers, integers, strict=True))
+            elements = sum(_evaluate(expression, names) for expression in self._scratch)
+            size = self._sizes[integers] = elements * self.lanes * 8
+        return size
 
 
 # ---------------------------------------------------------------------------------------------- arguments
@@ -315,7 +331,7 @@ def _load_number(slot: str, value: str, types: Types) -> list[str]:
 
 
 def _denormals(target: Target) -> tuple[list[str], list[str], str]:
-    """Flush denormals to zero while the kernel runs (x86: bits FTZ and DAZ of MXCSR), then restore the caller's mode."""
+    """Flush denormals to zero while the kernel runs (x86: FTZ and DAZ of MXCSR), then restore the caller's mode."""
     if not target.flushes_denormals:
         return [], [], ""
     before = [

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import atexit
-import ctypes
+import functools
 import os
+import struct
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from typing import Any
 
 import numpy as np
 
-from .kernel import Executable, Integer, Number, Rows
+from .kernel import Executable, Number, Rows
 
 _local = threading.local()
 _pool: ThreadPoolExecutor | None = None
@@ -24,19 +26,16 @@ def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]
     `values`: for Rows (address, stride between environments, stride between times; in elements), for Table and Ints
     an address, for Integer an int, for Number a float. The caller answers for the shapes.
     """
-    words, integers = [], {}
-    for a in executable.arguments:
-        x = values[a.name]
-        if isinstance(a, Rows):
-            words += x
-        elif isinstance(a, Number):
-            words.append(ctypes.c_int64.from_buffer(ctypes.c_double(x)).value)
+    words: list[int] = []
+    for name, kind in executable.layout:
+        if kind is Rows:
+            words += values[name]
+        elif kind is Number:
+            words.append(_float_bits(values[name]))
         else:
-            words.append(x)
-            if isinstance(a, Integer):
-                integers[a.name] = x
-    block = (ctypes.c_int64 * len(words))(*words)
-    scratch = executable.scratch_size(integers) * executable.lanes * 8
+            words.append(values[name])
+    block = executable.block(*words)
+    scratch = executable.scratch_bytes(tuple([values[name] for name in executable.integers]))
     packs = -(-batch // executable.lanes)
     parts = max(1, min(threads, packs))
     if parts == 1:
@@ -47,10 +46,20 @@ def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]
     def part(k: int) -> None:
         executable.call(block, _scratch(scratch), ends[k], ends[k + 1])
 
-    futures = [_executor(threads).submit(part, k) for k in range(1, parts)]
-    part(0)
+    futures: list[Future] = []
+    try:
+        for k in range(1, parts):
+            futures.append(_submit(threads, part, k))
+        part(0)
+    finally:
+        _finish(futures)
     for future in futures:
         future.result()
+
+
+@functools.lru_cache(64)
+def _float_bits(x: float) -> int:
+    return struct.unpack("q", struct.pack("d", x))[0]
 
 
 def _scratch(size: int) -> int:
@@ -62,14 +71,27 @@ def _scratch(size: int) -> int:
     return _local.address
 
 
-def _executor(threads: int) -> ThreadPoolExecutor:
+def _submit(threads: int, function: Callable[[int], None], k: int) -> Future:
     global _pool
-    with _pool_lock:
+    with _pool_lock:  # also around submit(): another caller may want a larger pool, and close this one
         if _pool is None or _pool._max_workers < threads - 1:
             if _pool is not None:
                 _pool.shutdown(wait=False)
             _pool = ThreadPoolExecutor(max(threads - 1, (os.cpu_count() or 2) - 1), thread_name_prefix="backdrive")
-        return _pool
+        return _pool.submit(function, k)
+
+
+def _finish(futures: list[Future]) -> None:
+    """Wait, also if the user interrupts: the threads write to memory that the caller may free."""
+    interrupt = None
+    while True:
+        try:
+            wait(futures)
+            break
+        except KeyboardInterrupt as error:
+            interrupt = error
+    if interrupt is not None:
+        raise interrupt
 
 
 def _forget_pool() -> None:

@@ -31,7 +31,7 @@ class Types:
         vector = f"<{lanes} x {{}}>" if lanes > 1 else "{}"
         self.of = {"f": vector.format(self.element), "b": vector.format("i1"), "i": "i64", "c": "i1"}
         self.suffix = (f"v{lanes}" if lanes > 1 else "") + f"f{bits}"
-        self.alignment = {"lanes": lanes * bits // 8, "rows": bits // 8, "table": bits // 8, "ints": 8}
+        self.alignment = {"lanes": min(64, lanes * bits // 8), "rows": bits // 8, "table": bits // 8, "ints": 8}
         self.memory = {"lanes": self.of["f"], "rows": self.element, "table": self.element, "ints": "i64"}
 
     def constant(self, x: Any, type: str) -> str:
@@ -114,9 +114,7 @@ class FunctionEmitter:
             self._define(f"fadd {types.element} {scalar}, {types.constant(-0.0, 'f')}", result)
             return
         first = self._define(f"insertelement {vector} poison, {types.element} {scalar}, i32 0")
-        self._define(
-            f"shufflevector {vector} {first}, {vector} poison, <{types.lanes} x i32> zeroinitializer", result
-        )
+        self._define(f"shufflevector {vector} {first}, {vector} poison, <{types.lanes} x i32> zeroinitializer", result)
 
     def _address(self, base: str, storage: Storage, symbol: Value | None, offset: int) -> str:
         element = self.types.memory[storage.kind]
@@ -129,9 +127,65 @@ class FunctionEmitter:
     # ------------------------------------------------------------------------------------------ nodes
 
     def _region(self, region: Region) -> None:
-        for index in region.nodes:
-            if self.live[index]:
-                self._node(index, self.graph.nodes[index])
+        nodes = [index for index in region.nodes if self.live[index]]
+        position = 0
+        while position < len(nodes):
+            block = self._row_block(nodes, position)
+            if block:
+                self._emit_row_block(nodes[position : position + block])
+                position += block
+            else:
+                self._node(nodes[position], self.graph.nodes[nodes[position]])
+                position += 1
+
+    def _row_block(self, nodes: list[int], position: int) -> int:
+        """The number of lanes, if so many nodes from here on load or store consecutive elements of rows; else 0.
+
+        They then are one square block, moved by whole registers and transposed.
+        """
+        lanes = self.types.lanes
+        first = self.graph.nodes[nodes[position]]
+        if lanes == 1 or first.op not in ("load", "store") or first.args[0].kind != "rows":
+            return 0
+        block = [self.graph.nodes[index] for index in nodes[position : position + lanes]]
+        storage, symbol, offset = first.args[:3]
+        for k, node in enumerate(block):
+            same_rows = node.op == first.op and node.args[0] == storage and node.args[2] == offset + k
+            if not (same_rows and node.args[1] is symbol):
+                return 0
+        return lanes if len(block) == lanes else 0
+
+    def _emit_row_block(self, nodes: list[int]) -> None:
+        types, first = self.types, self.graph.nodes[nodes[0]]
+        storage, symbol, offset = first.args[:3]
+        vector, align = types.of["f"], types.alignment["rows"]
+        rows = [self._address(f"%{storage.name}.{lane}", storage, symbol, offset) for lane in range(types.lanes)]
+        if first.op == "load":
+            values = [self._define(f"load {vector}, ptr {row}, align {align}") for row in rows]
+            self._transpose(values, [f"%t{index}" for index in nodes])
+        else:
+            values = [self._operand(self.graph.nodes[index].args[3], "f") for index in nodes]
+            for row, value in zip(rows, self._transpose(values), strict=True):
+                self._line(f"store {vector} {value}, ptr {row}, align {align}")
+
+    def _transpose(self, values: list[str], results: list[str] | None = None) -> list[str]:
+        """As many registers as lanes, transposed: halves of blocks are exchanged, for blocks of all sizes."""
+        lanes, vector = self.types.lanes, self.types.of["f"]
+        size = lanes // 2
+        while size:
+            exchanged = list(values)
+            for i in (i for i in range(lanes) if not i & size):
+                low = [j if j % (2 * size) < size else lanes + j - size for j in range(lanes)]
+                high = [j + size if j % (2 * size) < size else lanes + j for j in range(lanes)]
+                for k, mask in ((i, low), (i + size, high)):
+                    words = ", ".join(f"i32 {j}" for j in mask)
+                    name = results[k] if size == 1 and results else None
+                    exchanged[k] = self._define(
+                        f"shufflevector {vector} {values[i]}, {vector} {values[i + size]}, <{lanes} x i32> <{words}>",
+                        name,
+                    )
+            values, size = exchanged, size // 2
+        return values
 
     def _node(self, index: int, node: Node) -> None:
         op, args, type = node

@@ -119,25 +119,28 @@ class Registers(Indexed):
         self.graph, self.elements, self.offset = graph, elements, offset
 
     def at(self, k: int) -> Registers:
+        return Registers(self.graph, self.elements, self._place(k))
+
+    def _place(self, k: int) -> int:
         if traced(k):
             raise TraceError("an unrolled workspace is indexed by a traced integer")
-        return Registers(self.graph, self.elements, self.offset + k)
+        return self.offset + k
 
     def __getitem__(self, k: int) -> Scalar:
-        k, regions = self.at(k).offset, self.graph.regions
-        if self.elements[k] is None:
+        k, regions = self._place(k), self.graph.regions
+        if (element := self.elements[k]) is None:
             raise TraceError(f"workspace element {k} is read before it is written")
-        x, region, reader = self.elements[k]
+        x, region, reader = element
         if region is not regions[-1]:
             if not region.open:
-                raise TraceError(f"workspace element {k} is written in a loop or branch and read after it: use memory()")
+                raise TraceError(f"workspace element {k} is written in a loop or branch, read after it: use memory()")
             if reader is None or not reader.open:
                 reader = next((r for r in regions[regions.index(region) + 1 :] if r.loop), None)
                 self.elements[k] = (x, region, reader)
         return x
 
     def __setitem__(self, k: int, x: Scalar) -> None:
-        k = self.at(k).offset
+        k = self._place(k)
         if (old := self.elements[k]) is not None and old[2] is not None and old[2].open:
             raise TraceError(f"workspace element {k} is carried around a rolled loop: use memory()")
         self.elements[k] = (x, self.graph.regions[-1], None)
@@ -202,8 +205,8 @@ def workspace(count: Any) -> Any:
     graph = Graph.current
     if graph is None:
         return Floats([None] * count)
-    if graph.module.unroll and not traced(count):
-        return Registers([None] * count)
+    if (graph.scratch or graph.module.unroll) and not traced(count):
+        return Registers(graph, [None] * count)
     return memory(count)
 
 
@@ -212,6 +215,8 @@ def memory(count: Any) -> Any:
     graph = Graph.current
     if graph is None:
         return Floats([None] * count)
+    if graph.scratch:
+        raise TraceError("memory inside a differentiated function: use a workspace")
     storage = Storage(f"work{len(graph.allocations)}", "lanes", True)
     graph.allocations.append((storage.name, size_expression(count)))
     return Array(storage)
@@ -220,7 +225,7 @@ def memory(count: Any) -> Any:
 def size_expression(x: Any) -> Any:
     """A traced integer as nested lists over the names of integer arguments: sizes are known before a kernel starts."""
     if not traced(x):
-        return x
+        return int(x)
     op, args, _ = x.node
     if op == "parameter":
         return args[0]

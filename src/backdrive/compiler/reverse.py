@@ -82,7 +82,7 @@ def _pull_back(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
         give(a, scalar.select(first, bar, 0.0)), give(b, scalar.select(first, 0.0, bar))
     elif op == "select":
         give(b, scalar.select(a, bar, 0.0)), give(args[2], scalar.select(a, 0.0, bar))
-    elif op not in ("floor", "round"):  # those are piecewise constant
+    elif op not in ("floor", "round", "to_float"):  # those are piecewise constant
         raise TraceError(f"vjp through '{op}'")
 
 
@@ -108,6 +108,19 @@ _REPLAY: dict[str, Callable[..., Any]] = {
     "and": lambda a, b: g.logic("and", a, b),
     "or": lambda a, b: g.logic("or", a, b),
     "not": g.invert,
+    "finite": scalar.is_finite,
+    # of integers that the function captures:
+    "any": scalar.any_lane,
+    "to_float": scalar.to_float,
+    "iadd": g.add,
+    "isub": g.sub,
+    "imul": g.mul,
+    "idiv": lambda a, b: a // b,
+    "irem": lambda a, b: a % b,
+    "imin": scalar.minimum,
+    "ilt": lambda a, b: a < b,
+    "ile": lambda a, b: a <= b,
+    "ieq": lambda a, b: a == b,
 }
 
 

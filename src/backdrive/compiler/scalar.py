@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from .graph import Graph, Scalar, current, integer_op, same, traced
+from .graph import Graph, Scalar, TraceError, current, integer_op, same, traced
 
 
 def _unary(op: str, on_float: Any) -> Any:
@@ -33,6 +33,8 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
     """The larger of two; if one is NaN, the second."""
+    if any(traced(x) and x.type == "i" for x in (a, b)):
+        raise TraceError("maximum() of integers")
     if traced(a) or traced(b):
         return a if same(a, b) else current().add("max", (a, b), "f")
     return a if a > b else b
@@ -52,7 +54,7 @@ def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
 
 def any_lane(mask: Any) -> Any:
     """A uniform condition: whether `mask` holds in at least one lane."""
-    return current().add("any", (mask,), "c") if traced(mask) else mask
+    return current().add("any", (mask,), "c") if traced(mask) and mask.type == "b" else mask
 
 
 def to_float(i: Any) -> Scalar:
@@ -64,6 +66,8 @@ def is_finite(x: Scalar) -> Any:
     """x - x is 0 for every finite x, else NaN."""
     if not traced(x):
         return math.isfinite(x)
+    if current().scratch:  # a difference of the same would be folded when it is replayed
+        return current().add("finite", (x,), "b")
     return current().add("feq", (current().add("sub", (x, x), "f"), 0.0), "b")
 
 
@@ -141,15 +145,15 @@ _ATAN_Q = (
 
 
 def atan2(y: Scalar, x: Scalar) -> Scalar:
-    """The angle of the point (x, y), in (-π, π]; 0 at the origin."""
+    """The angle of the point (x, y), in (-π, π]; 0 at the origin. NaN stays NaN."""
     if not traced(x) and not traced(y):
-        return math.atan2(y, x)
+        return math.atan2(y + 0.0, x + 0.0)  # no negative zeros
     graph = current()
     if graph.scratch:
         return graph.add("atan2", (y, x), "f")
     ay, ax = absolute(y), absolute(x)
-    small, large = minimum(ay, ax), maximum(ay, ax)
-    t = select(large > 0.0, small / select(large > 0.0, large, 1.0), 0.0)
+    small, large = minimum(ax, ay), maximum(ay, ax)  # in this order, one of them is NaN if x or y is
+    t = small / select(large == 0.0, 1.0, large)
     reduce = t > math.tan(math.pi / 8)
     u = select(reduce, (t - 1.0) / (t + 1.0), t)
     z = u * u

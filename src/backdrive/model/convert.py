@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import mujoco
 import numpy as np
@@ -10,6 +11,7 @@ import numpy as np
 from .layout import Kind
 from .links import Actuator, Inertial, Link, motor_record, pack
 from .model import Model
+from .motors import Motor
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
 from .unsupported import actuator_count, actuator_fault, disabled
@@ -24,10 +26,12 @@ _KINDS = {
 }
 
 
-def convert(model: mujoco.MjModel, inertials: Mapping[str, Inertial], timestep: float | None) -> Model:
+def convert(
+    model: mujoco.MjModel, inertials: Mapping[str, Inertial], timestep: float | None, motors: Motor | None
+) -> Model:
     """A Model with MuJoCo's coordinates; what it cannot represent must have been refused before.
 
-    ``inertials`` replaces, by body name, what MuJoCo made of them.
+    ``inertials`` replaces, by body name, what MuJoCo made of them. ``motors`` drive the joints that have none.
     """
     if model.nbody == 1:
         raise ValueError("there are no bodies in this file")
@@ -36,7 +40,7 @@ def convert(model: mujoco.MjModel, inertials: Mapping[str, Inertial], timestep: 
     return pack(
         3,
         links,
-        _actuators(model, joint_links),
+        _actuators(model, joint_links, motors),
         gravity,
         timestep=timestep,
         statics=_shapes(model, 0),
@@ -115,12 +119,23 @@ def _uniform(values: Array) -> float:
     return float(values[0])
 
 
-def _actuators(model: mujoco.MjModel, joint_links: list[int]) -> list[Actuator]:
-    """The motors, in MuJoCo's order, without those that cannot be represented (ignored on request)."""
+def _actuators(model: mujoco.MjModel, joint_links: list[int], motors: Motor | None) -> list[Actuator]:
+    """The motors, in MuJoCo's order, without those that cannot be represented (ignored on request); then added ones."""
     count = actuator_count(model)
     names = _names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, count, "motor")
     chosen = [i for i in range(count) if actuator_fault(model, i) is None]
-    return [_actuator(model, i, names[i], joint_links[model.actuator_trnid[i, 0]]) for i in chosen]
+    result = [_actuator(model, i, names[i], joint_links[model.actuator_trnid[i, 0]]) for i in chosen]
+    if motors is None:
+        return result
+    joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
+    driven = {actuator.link for actuator in result}
+    for joint, link in enumerate(joint_links):
+        if link not in driven and _KINDS[mujoco.mjtJoint(model.jnt_type[joint])] in (Kind.HINGE, Kind.SLIDER):
+            motor = motors
+            if motors.force_limits == (-np.inf, np.inf) and model.jnt_actfrclimited[joint]:  # a URDF's effort
+                motor = replace(motors, force_limits=tuple(model.jnt_actfrcrange[joint].tolist()))
+            result.append(Actuator(joints[joint], link, 0, motor.kind, motor.record()))
+    return result
 
 
 def _actuator(model: mujoco.MjModel, i: int, name: str, link: int) -> Actuator:

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 
 from . import checks
 from .model import Model
+from .motors import Motor
 
 if TYPE_CHECKING:
     import mujoco
@@ -23,6 +24,7 @@ def load(
     floating: bool | str = False,
     ignore: Iterable[str] = (),
     fuse: bool = False,
+    motors: Motor | bool | None = None,
 ) -> Model:
     """A model from a MJCF or URDF file, or from such a text.
 
@@ -33,6 +35,9 @@ def load(
         engine cannot represent and is not ignored raises one error that lists it all. Ignoring inertia
         accepts the numbers of URDF links that no rigid body can have.
     fuse: merge bodies that are rigidly attached to each other, which is faster but loses their names.
+    motors: what drives the hinges and sliders that have no motor in the file, each named like its joint, its force
+        limited by a URDF's effort. None: a torque motor in URDF files (they have none), nothing in MJCF files;
+        False: nothing.
 
     q and v of the model are MuJoCo's qpos and qvel, element by element.
     """
@@ -45,6 +50,8 @@ def load(
     for kind in kinds:
         if kind not in KINDS:
             raise ValueError(checks.unknown("kind to ignore", kind, KINDS))
+    if not (motors is None or isinstance(motors, bool | Motor)):
+        raise TypeError(f"motors must be None, a bool or a Motor, got {motors!r}")
     text, path = _read(source)
     name = "the XML text" if path is None else str(path)
     urdf = _root_tag(text) == "robot"
@@ -61,7 +68,8 @@ def load(
     inertials, impossible = take_inertials(spec) if urdf and not fuse else ({}, [])
     compiled = _compile(spec, name)
     refuse_unsupported(compiled, {"inertia": impossible}, kinds, name)
-    return convert(compiled, inertials, timestep=None if urdf else float(compiled.opt.timestep))
+    added = (Motor() if urdf else None) if motors is None else (Motor() if motors is True else motors or None)
+    return convert(compiled, inertials, None if urdf else float(compiled.opt.timestep), added)
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:

@@ -177,8 +177,7 @@ class Model:
 
     def __repr__(self) -> str:
         return (
-            f"Model(dim={self.dim}, nbody={self.nbody}, njoint={self.njoint}, "
-            f"nq={self.nq}, nv={self.nv}, nu={self.nu})"
+            f"Model(dim={self.dim}, nbody={self.nbody}, njoint={self.njoint}, nq={self.nq}, nv={self.nv}, nu={self.nu})"
         )
 
     def __str__(self) -> str:

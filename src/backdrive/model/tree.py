@@ -115,9 +115,7 @@ def check_joint(dim: int, spec: JointSpec, body: BodySpec, hangs: Mapping[str, J
     joint_axis(dim, joint, what)
     floats = spec.floats(dim)
     if floats and (spec.position is not None or spec.velocity is not None):
-        raise ValueError(
-            f"{what}: body {spec.child!r} floats: give its position and velocity to add_body instead"
-        )
+        raise ValueError(f"{what}: body {spec.child!r} floats: give its position and velocity to add_body instead")
     if body.moving and not floats:
         raise ValueError(
             f"{what}: body {spec.child!r} was given a velocity, but now moves with its joint: "
@@ -160,9 +158,7 @@ def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, J
     """Links, parents first, otherwise in the order the bodies were added."""
     limited = [spec.name for spec in joints.values() if spec.joint.limits is not None]
     if limited:
-        raise ValueError(
-            f"joint limits come with contact constraints: not supported yet (joints {', '.join(limited)})"
-        )
+        raise ValueError(f"joint limits come with contact constraints: not supported yet (joints {', '.join(limited)})")
     hangs = {spec.child: spec for spec in joints.values()}
     for body in bodies.values():
         if body.name not in hangs:

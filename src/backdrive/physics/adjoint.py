@@ -1,13 +1,14 @@
 """The adjoint of the dynamics and of a step: what a loss on the outcome says about everything that led to it.
 
-The accelerations solve  F = (M + h D) v̇ + c(q, v) - τ(q, v, u) = 0.  If the loss has the gradient w with respect to v̇,
-then with  λ = (M + h D)⁻¹ w  its gradient with respect to anything else is that of -λ · F: one solve with the factors of the
-forward pass, and one sweep over the links that differentiates the power
+The accelerations solve  F = (M + h D) v̇ + c(q, v) - τ(q, v, u) = 0.  If the loss has the gradient w with respect to
+v̇, then with  λ = (M + h D)⁻¹ w  its gradient with respect to anything else is that of -λ · F: one solve with the
+factors of the forward pass, and one sweep over the links that differentiates the power
 
     φ = λ · (M v̇ + c) = Σ N · (n, f),
 
-where (n, f) is the force on a link (Newton-Euler) and N the motion that λ, as a virtual velocity, gives it. No Jacobian is
-formed. The sweep runs from the leaves to the root; the derivatives of its body are generated from the equations (`vjp`).
+where (n, f) is the force on a link (Newton-Euler) and N the motion that λ, as a virtual velocity, gives it. No
+Jacobian is formed. The sweep runs from the leaves to the root; the derivatives of its body are generated from the
+equations (`vjp`).
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ from .world import Link, World
 class Bars:
     """Gradients with respect to q, v, controls, wrenches (over links), constants and v̇; None where nobody asks.
 
-    `moments`: with respect to the moments of mass (m, h, Σ), over links: `bodies_adjoint` turns it into constants in the end.
+    `moments`: with respect to the moments of mass (m, h, Σ), over links: `bodies_adjoint` turns it into constants in
+    the end.
     """
 
     q: Any
@@ -169,7 +171,7 @@ def power_adjoint(
 def _wrench_adjoint(
     world: World, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: float, bars: Bars
 ) -> tuple[Vec, Vec]:
-    """The part of the wrench on link i in the power, -N · wrench: gradients with respect to N and to the joint's rotation R.
+    """The part of the wrench on link i in the power, -N · wrench: gradients with respect to N and the rotation R.
 
     The link's rotation to world axes is W = Wₚ R; the gradients with respect to W gather in `turn_bar`.
     """
@@ -226,9 +228,7 @@ def forces_adjoint(
     for m in loop(world.nu):
         a, b = world.motor_position(m), world.motor_velocity(m)
         inputs = (*world.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
-        _, gradient = vjp(
-            lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], inputs, [virtual[b]]
-        )
+        _, gradient = vjp(lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], inputs, [virtual[b]])
         *record_bar, q_bar, v_bar, control_bar = gradient
         accumulate(bars.q.at(a), (q_bar,))
         accumulate(bars.v.at(b), (v_bar,))
@@ -273,7 +273,9 @@ def move_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar
         a, b = world.position(i), world.velocity(i)
         inputs = (*q.at(a).get(0, joint.nq), *v.at(b).get(0, joint.nv))
         _, gradient = vjp(
-            lambda *x: joint.integrate(x[: joint.nq], sp.scale(h, x[joint.nq :])), inputs, target_bar.at(a).get(0, joint.nq)
+            lambda *x: joint.integrate(x[: joint.nq], sp.scale(h, x[joint.nq :])),
+            inputs,
+            target_bar.at(a).get(0, joint.nq),
         )
         q_bar.at(a).put(0, tuple(gradient[: joint.nq]))
         accumulate(v_bar.at(b), tuple(gradient[joint.nq :]))
@@ -286,7 +288,7 @@ def step_adjoint(
     world: World, bodies: Bodies, integrator: Integrator, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
 ) -> None:  # fmt: skip
-    """From the gradients after a step from (q, v), in place, those before it; further ones are added to their arrays."""
+    """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays."""
     nq, nv = world.nq, world.nv
     after_bar, before_bar, vdot_bar = workspace(nv), workspace(nv), workspace(nv)
     after, start_bar = workspace(nv), workspace(nq)

@@ -15,8 +15,8 @@ from .world import World
 class Bodies(NamedTuple):
     """Moments (m, h, Σ) of every link about its origin: arrays over links.
 
-    What is fixed to a parent is one body with it: `gathered` includes what is fixed to a link; in `moments`, that a link's
-    joint moves, a link that is fixed itself has none left.
+    What is fixed to a parent is one body with it: `gathered` includes what is fixed to a link; in `moments`, that a
+    link's joint moves, a link that is fixed itself has none left.
     """
 
     gathered: Any

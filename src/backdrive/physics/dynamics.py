@@ -47,7 +47,7 @@ def bias(world: World, bodies: Bodies, frames: Frames) -> tuple[Any, Any]:
 
 
 def applied_force(com: Vec, W: Vec, wrench: Vec) -> Vec:
-    """A wrench (force, torque) at the center of mass, in world axes, as a force of the link's frame; W: link to world."""
+    """A wrench (force, torque) at the center of mass, in world axes, as a force of the link's frame; W: to world."""
     f = sp.unrotate(W, wrench[:3])
     return (*sp.unrotate(W, wrench[3:], sp.cross(com, f)), *f)
 
@@ -71,7 +71,7 @@ class Factors:
 def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
     """Eliminate the joints from the leaves to the root.
 
-    `damping_time` h adds h times the joint damping to the armature: damping is then implicit, (M + h D) z = τ - D v - c.
+    `damping_time` h adds h times the joint damping to the armature: it is then implicit, (M + h D) z = τ - D v - c.
     """
     factors = Factors(world)
     inertias = workspace((world.nlink + 1) * INERTIA)

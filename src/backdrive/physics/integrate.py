@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, loop, switch
+from ..compiler import Scalar, switch
 from . import spatial as sp
 from .joints import JOINTS, Joint
 from .world import World

@@ -186,7 +186,8 @@ class Planar(Joint):
 
 
 class Free(Joint):
-    """q = (position, quaternion) in the world, v = (linear velocity in the world, angular velocity in the link's frame)."""
+    """q = (position, quaternion) in the world, v = (linear velocity in the world, angular velocity in the link's
+    frame)."""
 
     nq, nv = 7, 6
 

@@ -1,7 +1,7 @@
 """The kernels of a model: the same physics, rolled over tables for every model, or specialised to one.
 
-Every kernel here is a function of `rollout`, `inverse` or `poses`: its first argument is the world, its others are rows of
-the caller's tensors, integers, and the step h.
+Every kernel here is a function of `rollout`, `inverse` or `poses`: its first argument is the world, its others are
+rows of the caller's tensors, integers, and the step h.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .world import World, topology_table
 
 @dataclass(frozen=True)
 class Form:
-    """A function of the physics and its arguments: rows that are read and written (some may be absent), and integers."""
+    """A function of the physics and its arguments: rows it reads and writes (some may be absent), and integers."""
 
     function: Callable[..., None]
     reads: tuple[str, ...]
@@ -32,18 +32,22 @@ class Form:
 
 FORMS = {
     "rollout": Form(
-        rollout.rollout, ("q", "v", "controls", "wrenches"), ("path_q", "path_v", "status"), ("steps", "every"), True
+        rollout.rollout,
+        ("q", "v", "controls", "wrenches"),
+        ("path_q", "path_v", "last_q", "last_v", "status"),
+        ("steps", "every"),
+        True,
     ),
     "rollout_adjoint": Form(
         rollout.rollout_adjoint,
-        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar"),
+        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "truncate"),
         True,
     ),
     "checkpoint_adjoint": Form(
         rollout.checkpoint_adjoint,
-        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar"),
+        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "every", "truncate"),
         True,
@@ -59,9 +63,7 @@ FORMS = {
         inverse.inverse_adjoint, ("q", "v", "vdot", "tau_bar"), ("q_bar", "v_bar", "vdot_bar", "constants_bar")
     ),
     "poses": Form(poses.poses, ("q", "v"), ("out",), ("times",)),
-    "poses_adjoint": Form(
-        poses.poses_adjoint, ("q", "v", "out_bar"), ("q_bar", "v_bar", "constants_bar"), ("times",)
-    ),
+    "poses_adjoint": Form(poses.poses_adjoint, ("q", "v", "out_bar"), ("q_bar", "v_bar", "constants_bar"), ("times",)),
 }
 
 
@@ -86,7 +88,7 @@ class Variant:
 
 
 def make_kernel(variant: Variant, model: Any = None, varying: np.ndarray | None = None) -> Kernel:
-    """Rolled (without a model), or specialised to a model of which only the constants `varying` are read at run time."""
+    """Rolled (without a model), or specialised to a model of which only the `varying` constants are read."""
     form, absent = FORMS[variant.form], variant.absent()
     rows = [Rows(name) for name in form.reads if name not in absent]
     rows += [Rows(name, writable=True) for name in form.writes if name not in absent]
@@ -104,9 +106,9 @@ def make_kernel(variant: Variant, model: Any = None, varying: np.ndarray | None 
         else:
             constants = Known(model.constants, varying, a.pop("constants", None))
             world = World(model.nlink, model.nq, model.nv, model.nu, Known(topology_table(model)), constants)
-            if "constants_bar" in a:
+            if varying is not None and "constants_bar" in a:
                 a["constants_bar"] = Masked(a["constants_bar"], varying)
-        a |= {name: None for name in absent & {*form.reads, *form.writes}}
+        a |= dict.fromkeys(absent & {*form.reads, *form.writes})
         if form.integrates:
             a["integrator"] = variant.integrator or SemiImplicitEuler()
         form.function(world, **a)

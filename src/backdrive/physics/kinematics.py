@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..compiler import loop, switch, workspace
+from ..compiler import switch, workspace
 from . import spatial as sp
 from .joints import JOINTS, Joint
 from .spatial import ZERO3, Vec

@@ -18,7 +18,7 @@ STATUS = 2  # numbers per step and environment: 1 if finite, how many motors wer
 
 def rollout(
     world: World, integrator: Integrator, q: Any, v: Any, controls: Any, wrenches: Any,
-    path_q: Any, path_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
+    path_q: Any, path_v: Any, last_q: Any, last_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last."""
     bodies = body_moments(world)
@@ -27,25 +27,28 @@ def rollout(
     copy(world.nv, start_v, v)
     for s in loop(segments(steps, every)):
         for t in loop(segment_end(s, steps, every), start=s * every):
-            clipped = step(world, bodies, integrator, q, v, controls.row(t), at_time(wrenches, t), h)
-            status.row(t).put(0, (select(all_finite(world.nv, v), 1.0, 0.0), clipped))
+            clipped = step(world, bodies, integrator, q, v, local(world.nu, controls.row(t)), at_time(wrenches, t), h)
+            status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), clipped))
         copy(world.nq, q, path_q.row(s))
         copy(world.nv, v, path_v.row(s))
+    copy(world.nq, q, last_q)
+    copy(world.nv, v, last_v)
 
 
 def rollout_adjoint(
     world: World, integrator: Integrator, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
-    path_q_bar: Any, path_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
-    steps: Any, truncate: Any, h: Scalar,
+    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any,
+    wrenches_bar: Any, constants_bar: Any, steps: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
-    """From the gradient with respect to the path, those with respect to start, controls, wrenches and constants.
+    """From the gradient with respect to the path and the last state, those with respect to everything before.
 
-    Row t of `path_q`, `path_v` is the state before step t, of their bars the one after it. The gradient does not pass back
-    over states whose number is a multiple of `truncate`. Bars that nobody asks for are None.
+    Row t of `path_q`, `path_v` is the state before step t, of their bars the one after it. The gradient does not pass
+    back over states whose number is a multiple of `truncate`. Bars that nobody asks for are None.
     """
     sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    sweep.receive(last_q_bar, last_v_bar)
     for t in loop(steps, reverse=True):
-        sweep.cut(t + 1)
+        sweep.cut(t + 1, steps)
         sweep.receive(path_q_bar.row(t), path_v_bar.row(t))
         sweep.step(t, path_q.row(t), path_v.row(t))
     sweep.finish(q_bar, v_bar, constants_bar)
@@ -53,8 +56,8 @@ def rollout_adjoint(
 
 def checkpoint_adjoint(
     world: World, integrator: Integrator, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
-    path_q_bar: Any, path_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
-    steps: Any, every: Any, truncate: Any, h: Scalar,
+    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any,
+    wrenches_bar: Any, constants_bar: Any, steps: Any, every: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """As `rollout_adjoint`, when only the state before every `every`-th step was kept (row s: before segment s).
 
@@ -62,6 +65,7 @@ def checkpoint_adjoint(
     """
     nq, nv = world.nq, world.nv
     sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    sweep.receive(last_q_bar, last_v_bar)
     q, v, states_q, states_v = memory(nq), memory(nv), memory(every * nq), memory(every * nv)
     for s in loop(segments(steps, every), reverse=True):
         start, end = s * every, segment_end(s, steps, every)
@@ -74,7 +78,7 @@ def checkpoint_adjoint(
             copy(nq, q, states_q.at((t + 1 - start) * nq))
             copy(nv, v, states_v.at((t + 1 - start) * nv))
         for t in loop(end, start=start, reverse=True):
-            sweep.cut(t + 1)
+            sweep.cut(t + 1, steps)
             for _ in when(t + 1 == end):
                 sweep.receive(path_q_bar.row(s), path_v_bar.row(s))
             sweep.step(t, states_q.at((t - start) * nq), states_v.at((t - start) * nv))
@@ -102,9 +106,9 @@ class BackwardSweep:
             zero(constants_size(world), self.constants_bar)
             zero((world.nlink + 1) * BODY, self.moments_bar)
 
-    def cut(self, number: Any) -> None:
-        """Nothing passes back over the state of this number, if it is a multiple of `truncate`."""
-        for _ in when(number % self.truncate == 0):
+    def cut(self, number: Any, steps: Any) -> None:
+        """Nothing of later states passes back over the state of this number, if it is a multiple of `truncate`."""
+        for _ in when((number % self.truncate == 0) & (number < steps)):
             zero(self.world.nq, self.q_bar)
             zero(self.world.nv, self.v_bar)
 
@@ -121,8 +125,9 @@ class BackwardSweep:
         if self.wrenches_bar is not None:
             wrenches_bar = workspace(world.nlink * 6)
             zero(world.nlink * 6, wrenches_bar)
+        q, v, controls = local(world.nq, q), local(world.nv, v), local(world.nu, self.controls.row(t))
         step_adjoint(
-            world, self.bodies, self.integrator, q, v, self.controls.row(t), at_time(self.wrenches, t), self.h,
+            world, self.bodies, self.integrator, q, v, controls, at_time(self.wrenches, t), self.h,
             self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar,
         )  # fmt: skip
         copy(world.nu, controls_bar, self.controls_bar.row(t))
@@ -165,14 +170,24 @@ def copy(n: Any, source: Any, target: Any) -> None:
         target[k] = source[k]
 
 
+def local(n: Any, rows: Any) -> Any:
+    """A copy in the workspace: rows are read best as whole blocks."""
+    array = workspace(n)
+    copy(n, rows, array)
+    return array
+
+
 def add_to(n: Any, source: Any, target: Any) -> None:
     for k in loop(n):
         target[k] = target[k] + source[k]
 
 
-def all_finite(n: Any, v: Any) -> Any:
+def all_finite(world: World, q: Any, v: Any) -> Any:
+    """Whether all coordinates are finite: then their sum is, short of an overflow."""
     total = workspace(1)
     total[0] = 0.0
-    for k in loop(n):
+    for k in loop(world.nq):
+        total[0] = total[0] + q[k]
+    for k in loop(world.nv):
         total[0] = total[0] + v[k]
     return is_finite(total[0])

@@ -12,9 +12,11 @@ its parent: R turns child coordinates into parent coordinates, p is the child's 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ..compiler import Scalar, atan2, is_constant, select, sincos, sqrt
 
-Vec = tuple[Scalar, ...]
+Vec = Sequence[Scalar]  # tuples, mostly
 
 ZERO3: Vec = (0.0, 0.0, 0.0)
 ZERO6: Vec = (0.0,) * 6
@@ -126,7 +128,7 @@ def _coordinate_axis(R: Vec) -> int | None:
 
 
 def rotation_about(axis: Vec, angle: Scalar) -> Vec:
-    """The rotation by `angle` about a unit `axis` (Rodrigues). For a coordinate axis it folds to one sine and cosine."""
+    """The rotation by `angle` about a unit `axis` (Rodrigues); about a coordinate axis it folds to (c, s)."""
     (x, y, z), (s, c) = axis, sincos(angle)
     xx, yy, zz = x * x, y * y, z * z
     v = 1.0 - c
@@ -202,9 +204,9 @@ def force_to_parent(R: Vec, p: Vec, f: Vec) -> Vec:
 
 
 # ------------------------------------------------------------------------------------------ inertia of a rigid body
-# The moments of its mass about the origin of its frame: m, h = m c, and Σ = ∫ r rᵀ dm (symmetric): ten numbers. They add
-# up, and Newton's law is short: an acceleration field a + A r, with A = [α] + [ω]² in rigid motion, takes the force
-# (n, f) = ∫ (r, 1) × (a + A r) dm.
+# The moments of its mass about the origin of its frame: m, h = m c, and Σ = ∫ r rᵀ dm (symmetric): ten numbers. They
+# add up, and Newton's law is short: an acceleration field a + A r, with A = [α] + [ω]² in rigid motion, takes the
+# force (n, f) = ∫ (r, 1) × (a + A r) dm.
 
 BODY = 10
 
@@ -213,9 +215,7 @@ def body_moments(mass: Scalar, com: Vec, inertia: Vec) -> Vec:
     """(m, h, Σ) from the inertia about the center of mass: Σ = (tr I / 2) 1 - I + m c cᵀ."""
     h = scale(mass, com)
     half = 0.5 * (inertia[0] + inertia[1] + inertia[2])
-    sigma = tuple(
-        (half - inertia[k] if i == j else -inertia[k]) + h[i] * com[j] for k, (i, j) in enumerate(ENTRIES)
-    )
+    sigma = tuple((half - inertia[k] if i == j else -inertia[k]) + h[i] * com[j] for k, (i, j) in enumerate(ENTRIES))
     return (mass, *h, *sigma)
 
 

@@ -1,0 +1,1 @@
+"""Backdrive and its peers, timed side by side: ``python -m benchmarks`` (see ``__main__``)."""

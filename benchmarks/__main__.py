@@ -1,0 +1,69 @@
+"""Time backdrive and its peers on the same models, in one run, and check that they computed the same.
+
+    python -m benchmarks                    all tables, minutes
+    python -m benchmarks --quick            all tables, rougher, within a minute
+    python -m benchmarks --only gradient    one table (repeat for more)
+
+The tables also go to results/benchmarks.json and results/benchmarks.md. A missed target is shown and is no
+failure; the exit code is 1 if a check fails: if two engines disagree, or a measurement does not hold.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import time
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import report
+from .timing import Run
+
+SECTIONS = ("smooth", "gradient", "pendulum", "memory", "startup")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser("python -m benchmarks", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="shorter measurements, within a minute")
+    parser.add_argument("--only", action="append", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS))
+    parser.add_argument(
+        "--output", type=Path, default=Path("results"), help="folder for results (%(default)s)"
+    )
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    console, start, facts, tables = Console(), time.perf_counter(), report.machine(), []
+    for name, value in facts.items():
+        console.print(f"[dim]{name:>10}[/]  {value}", highlight=False)
+    console.print()
+    columns = (
+        TextColumn("{task.fields[section]}"),
+        BarColumn(),
+        TimeElapsedColumn(),
+        TextColumn("[dim]{task.description}"),
+    )
+    sections = options.only or SECTIONS
+    with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
+        task = progress.add_task("", total=len(sections), section="")
+        run = Run(options.quick, lambda text: progress.update(task, description=text))
+        for section in sections:
+            progress.update(task, section=section)
+            for table in importlib.import_module(f"benchmarks.{section}").measure(run):
+                table.show(console)
+                tables.append(table)
+            progress.advance(task)
+    report.write(options.output, facts, tables)
+    targets = [target for table in tables for _, target in table.rows if target]
+    console.print(
+        f"{sum(t.met for t in targets)} of {len(targets)} targets met, {time.perf_counter() - start:.0f} s; "
+        f"see {options.output / 'benchmarks.md'}",
+        highlight=False,
+    )
+    return 0 if all(table.sound for table in tables) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

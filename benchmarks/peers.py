@@ -1,0 +1,135 @@
+"""The other engines, behind the little that the tables need. Arrays are [B, T, n], as MuJoCo has them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import mujoco
+import mujoco.rollout
+import numpy as np
+import pinocchio as pin
+
+from .robots import DT
+
+Array = np.ndarray
+
+
+class MuJoCo:
+    """Smooth dynamics by semi-implicit Euler: contact, limits and constraints are switched off."""
+
+    def __init__(self, mjcf: str, geoms: bool = True) -> None:
+        spec = mujoco.MjSpec.from_string(mjcf)
+        for geom in [] if geoms else list(spec.geoms):
+            spec.delete(geom)
+        self.model = spec.compile()
+        off = mujoco.mjtDisableBit
+        self.model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_CONSTRAINT
+        self.model.opt.timestep = DT
+        self.data = mujoco.MjData(self.model)
+
+    def roller(
+        self, q: Array, v: Array, controls: Array, threads: int = 1
+    ) -> Callable[[], tuple[Array, Array]]:
+        """``mujoco.rollout`` with everything made ready: a call only steps, into memory that is there."""
+        batch, steps = controls.shape[:2]
+        start = np.concatenate([np.zeros((batch, 1)), q, v], axis=1)
+        out = np.zeros((batch, steps, start.shape[1]))
+        models, nq = [self.model] * batch, self.model.nq
+        data = [mujoco.MjData(self.model) for _ in range(threads)]
+        keep = {"skip_checks": True, "persistent_pool": threads > 1}
+
+        def call() -> tuple[Array, Array]:
+            mujoco.rollout.rollout(models, data, start, controls, nstep=steps, state=out, **keep)
+            return out[..., 1 : 1 + nq], out[..., 1 + nq :]
+
+        return call
+
+    def gradient(self, q: Array, v: Array, controls: Array, centered: bool) -> tuple[Array, Array]:
+        """Of |q_T|² + |v_T|², one environment: for its start [2 nv] (tangent) and controls [T, nu].
+
+        A rollout, then a sweep backwards that multiplies the Jacobians of every step by ``mjd_transitionFD``.
+        """
+        m, d = self.model, self.data
+        path_q, path_v = (x[0] for x in self.roller(q[None], v[None], controls[None])())
+        a, b = np.zeros((2 * m.nv, 2 * m.nv)), np.zeros((2 * m.nv, m.nu))
+        bar = np.concatenate([to_tangent(path_q[-1], 2 * path_q[-1], m.nv), 2 * path_v[-1]])
+        controls_bar = np.zeros_like(controls)
+        for t in reversed(range(len(controls))):
+            d.qpos, d.qvel = (path_q[t - 1], path_v[t - 1]) if t else (q, v)
+            d.ctrl = controls[t]
+            mujoco.mjd_transitionFD(m, d, 1e-6, centered, a, b, None, None)
+            controls_bar[t] = bar @ b
+            bar = bar @ a
+        return bar, controls_bar
+
+
+def to_tangent(q: Array, q_bar: Array, nv: int) -> Array:
+    """A gradient with respect to q as one for displacements along v (floating base, or hinges)."""
+    if len(q) == nv:
+        return q_bar
+    w, xyz = q[3], q[4:7]
+    turn = (w * q_bar[4:7] - q_bar[3] * xyz - np.cross(xyz, q_bar[4:7])) / 2
+    return np.concatenate([q_bar[:3], turn, q_bar[7:]])
+
+
+class Pinocchio:
+    """A robot with a floating base; q, v and v̇ go in and come out as MuJoCo has them."""
+
+    def __init__(self, mjcf: str) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "robot.xml"
+            path.write_text(mjcf)
+            self.model = pin.buildModelFromMJCF(str(path))
+        self.data = self.model.createData()
+
+    def convert(self, q: Array, v: Array, controls: Array) -> tuple[Array, Array, Array]:
+        """(q, v, τ): quaternion with w last, the velocity of the base along its own axes."""
+        rotation = pin.Quaternion(*q[3:7]).toRotationMatrix()
+        tau = np.concatenate([np.zeros(self.model.nv - len(controls)), controls])
+        place, speed = [q[:3], q[4:7], q[3:4], q[7:]], [rotation.T @ v[:3], v[3:]]
+        return np.concatenate(place), np.concatenate(speed), tau
+
+    def acceleration(self, q: Array, v: Array, controls: Array) -> Array:
+        q, v, tau = self.convert(q, v, controls)
+        vdot = pin.aba(self.model, self.data, q, v, tau).copy()
+        rotation = pin.Quaternion(q[3:7]).toRotationMatrix()
+        vdot[:3] = rotation @ (vdot[:3] + np.cross(v[3:6], v[:3]))
+        return vdot
+
+    def stepper(self, q: Array, v: Array, controls: Array, steps: int) -> Callable[[], None]:
+        """Steps of one environment in a Python loop: ``aba``, then ``integrate``."""
+        q0, v0, tau = self.convert(q, v, controls)
+        model, data = self.model, self.data
+
+        def call() -> None:
+            q, v = q0, v0
+            for _ in range(steps):
+                v = v + DT * pin.aba(model, data, q, v, tau)
+                q = pin.integrate(model, q, DT * v)
+
+        return call
+
+    def batch_aba(self, q: Array, v: Array, controls: Array) -> Callable[[], Array]:
+        """``aba`` of a batch in one call: the loop is in C++, on one thread. Without integration."""
+        columns = [np.asfortranarray(np.stack(x, axis=1)) for x in zip(*map(self.convert, q, v, controls))]
+        pool, out = pin.ModelPool(self.model, 1), np.zeros_like(columns[1], order="F")
+
+        def call() -> Array:
+            pin.abaInParallel(1, pool, *columns, out)
+            return out
+
+        return call
+
+    def jacobians(self, q: Array, v: Array, controls: Array, steps: int) -> Callable[[], Array]:
+        """``computeABADerivatives`` in a Python loop; a call returns ∂v̇/∂q."""
+        q, v, tau = self.convert(q, v, controls)
+        model, data = self.model, self.data
+
+        def call() -> Array:
+            for _ in range(steps):
+                pin.computeABADerivatives(model, data, q, v, tau)
+            return data.ddq_dq
+
+        return call

@@ -1,0 +1,94 @@
+"""What needs a process of its own: ``python -m benchmarks.probes NAME '[arguments]'`` prints JSON."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def import_time() -> dict[str, float]:
+    """Seconds that ``import backdrive`` adds to ``import torch``."""
+    start = time.perf_counter()
+    import torch  # noqa: F401
+
+    middle = time.perf_counter()
+    import backdrive  # noqa: F401
+
+    return {"torch": middle - start, "backdrive": time.perf_counter() - middle}
+
+
+def first_use(specialize: bool) -> dict[str, float]:
+    """Seconds from a loaded model to the results of the first rollout, and on to its first gradient."""
+    from .robots import laikago
+
+    robot = laikago()
+    state, controls = robot.motion(1, 1)
+    controls.requires_grad_()
+    start = time.perf_counter()
+    path = robot.simulator(specialize=specialize).rollout(state, controls)
+    middle = time.perf_counter()
+    (path.q[-1].sum() + path.v[-1].sum()).backward()
+    return {"forward": middle - start, "adjoint": time.perf_counter() - middle}
+
+
+def memory(steps: int, every: int) -> dict[str, float]:
+    """MB by which forward + backward of one Laikago, and a known buffer, raise the peak of memory.
+
+    The inputs are there before; states, gradients and the engine's own memory count.
+    """
+    import torch
+
+    import backdrive as bd
+
+    from .gradient import gradient
+    from .robots import laikago
+
+    robot = laikago()
+    simulator = robot.simulator()
+    adjoint = bd.Checkpoint(every) if every > 1 else None
+    state, controls = robot.motion(1, steps)
+    state, controls = bd.State(state.q[0], state.v[0]), controls[:, 0].contiguous()
+    for _ in range(2):
+        gradient(simulator, state, controls[:20], adjoint)
+        control = _growth(lambda: [torch.ones(62_500, dtype=torch.float64) for _ in range(5)])
+    return {"growth": _growth(lambda: gradient(simulator, state, controls, adjoint)), "control": control}
+
+
+def _growth(call: Callable[[], object]) -> float:
+    """MB by which a call raises the peak of resident memory.
+
+    The system keeps the peak since the process began (getrusage has no other), and importing and compiling
+    set that higher than any rollout: it is reset (5 in /proc/self/clear_refs) to what is resident now. What
+    malloc holds free but resident would hide new memory: it is given back first.
+    """
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+    Path("/proc/self/clear_refs").write_text("5")
+    before = _status("VmHWM")
+    kept = call()
+    after = _status("VmHWM")
+    del kept
+    return (after - before) / 1e6
+
+
+def _status(name: str) -> int:
+    """A size from /proc/self/status, bytes."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith(name):
+            return int(line.split()[1]) * 1024
+    raise RuntimeError(f"the system does not report {name}")
+
+
+def main(name: str, arguments: list[Any]) -> None:
+    probe = {"import_time": import_time, "first_use": first_use, "memory": memory}[name]
+    print(json.dumps(probe(*arguments)))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], json.loads(sys.argv[2]))

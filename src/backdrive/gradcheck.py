@@ -1,0 +1,195 @@
+"""A check of gradients for users: on their own scene, against finite differences, input by input and step by step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from .model import State
+from .simulator import Simulator
+from .trajectory import Trajectory
+
+Inputs = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Row:
+    """One comparison: the derivative along a random direction by the adjoint and by differences."""
+
+    name: str
+    adjoint: float
+    difference: float
+    error: float
+    switched: bool  # a limit acted on one side of the difference only: the derivative jumps there
+
+
+@dataclass(frozen=True)
+class GradcheckReport:
+    """What `gradcheck` found; true if everything agreed (where the derivative exists)."""
+
+    tolerance: float
+    rollout: list[Row] = field(default_factory=list)
+    steps: dict[str, Tensor] = field(default_factory=dict)
+    """For each of q, v and controls, the error of every single step: [T]."""
+    switched: list[int] = field(default_factory=list)
+    """Steps at which a limit acts on one side of the difference only."""
+
+    @property
+    def ok(self) -> bool:
+        step_errors = [
+            float(e) for errors in self.steps.values() for t, e in enumerate(errors) if t not in self.switched
+        ]
+        return all(row.switched or row.error <= self.tolerance for row in self.rollout) and all(
+            e <= self.tolerance for e in step_errors
+        )
+
+    def __bool__(self) -> bool:
+        return self.ok
+
+    def __str__(self) -> str:
+        lines = [f"{'input':<14}{'adjoint':>18}{'difference':>18}{'error':>10}"]
+        for row in self.rollout:
+            verdict = "switch" if row.switched else "ok" if row.error <= self.tolerance else "WRONG"
+            lines.append(f"{row.name:<14}{row.adjoint:>18.9e}{row.difference:>18.9e}{row.error:>10.1e}  {verdict}")
+        for name, errors in self.steps.items():
+            worst = int(errors.argmax())
+            verdict = (
+                "ok" if float(errors[worst]) <= self.tolerance else "WRONG" if worst not in self.switched else "switch"
+            )
+            lines.append(f"each step, {name}: worst error {float(errors[worst]):.1e} at step {worst}  {verdict}")
+        if self.switched:
+            shown = ", ".join(map(str, self.switched[:10])) + (", ..." if len(self.switched) > 10 else "")
+            lines.append(f"a limit switches within the difference at steps {shown}: no derivative there")
+        lines.append(f"{'all agree' if self.ok else 'DISAGREE'} to {self.tolerance:g}")
+        return "\n".join(lines)
+
+
+def gradcheck(
+    simulator: Simulator, state: State, controls: Tensor | None = None, *, steps: int | None = None,
+    wrenches: Tensor | None = None, parameters: Mapping[str, Tensor] | None = None, tolerance: float = 1e-6,
+    generator: torch.Generator | None = None,
+) -> GradcheckReport:  # fmt: skip
+    """Compare the gradients of a rollout, with respect to all its inputs, with central differences.
+
+    The arguments are those of `Simulator.rollout`. Each input is perturbed along a random direction, and the
+    derivative of a random projection of all states is compared; then each step is checked for itself, from the states
+    of the rollout, to show where an error arises. Errors are relative to the largest derivative of that input. Print
+    the report.
+
+    The simulator must be of dtype float64: differences in float32 say nothing.
+    """
+    if simulator.dtype != torch.float64:
+        raise TypeError("gradcheck needs a simulator of dtype torch.float64: differences in float32 are too rough")
+    generator = generator or torch.Generator().manual_seed(0)
+    inputs: Inputs = {"q": state.q, "v": state.v}
+    if controls is not None:
+        inputs["controls"] = controls
+    if wrenches is not None:
+        inputs["wrenches"] = wrenches
+    inputs |= {f"parameter {name}": x.to(torch.float64) for name, x in (parameters or {}).items()}
+    inputs = {name: x.detach() for name, x in inputs.items()}
+
+    def path_of(x: Inputs) -> Trajectory:
+        values = {name.removeprefix("parameter "): y for name, y in x.items() if name.startswith("parameter ")}
+        return simulator.rollout(
+            State(x["q"], x["v"]), x.get("controls"), steps=steps, wrenches=x.get("wrenches"), parameters=values
+        )
+
+    with torch.no_grad():
+        path = path_of(inputs)
+    weights = [torch.randn(y.shape, generator=generator, dtype=torch.float64) for y in (path.q, path.v)]
+
+    def loss_of(x: Inputs) -> tuple[Tensor, Tensor]:
+        path = path_of(x)
+        return (path.q * weights[0]).sum() + (path.v * weights[1]).sum(), path.status.clipped.flatten()
+
+    rows = [
+        Row(name, float(adjoint), float(difference), float(error), bool(switched.any()))
+        for name, (adjoint, difference, error, switched) in _compare(loss_of, inputs, list(inputs), generator).items()
+    ]
+    errors, switched = _check_steps(simulator, path, inputs, generator)
+    return GradcheckReport(tolerance, rows, errors, switched)
+
+
+def _check_steps(
+    simulator: Simulator, path: Trajectory, inputs: Inputs, generator: torch.Generator
+) -> tuple[dict[str, Tensor], list[int]]:
+    """Every step by itself, all at once: the states along the path are one batch [T B]. Errors [T], and switching
+    steps."""
+    times = len(path) - 1
+    flat: Inputs = {"q": path.q[:-1].reshape(-1, path.q.shape[-1]), "v": path.v[:-1].reshape(-1, path.v.shape[-1])}
+    batch = len(flat["q"]) // times
+    for name, rest in (("controls", 1), ("wrenches", 2)):
+        if name in inputs:
+            x = inputs[name]
+            if x.ndim == 1 + rest:  # shared by the environments
+                x = x.unsqueeze(1).expand(times, batch, *x.shape[1:])
+            flat[name] = x.reshape(times * batch, *x.shape[2:])
+    values = {}
+    for name, x in inputs.items():
+        if name.startswith("parameter "):
+            key = name.removeprefix("parameter ")
+            batched = x.ndim > len(simulator.model.parameters()[key].shape)
+            values[key] = x.repeat(times, *[1] * (x.ndim - 1)) if batched else x
+    weights = [torch.randn(flat[k].shape, generator=generator, dtype=torch.float64) for k in ("q", "v")]
+
+    def step_of(x: Inputs) -> tuple[Tensor, Tensor]:
+        controls, wrenches = (x[k].unsqueeze(0) if k in x else None for k in ("controls", "wrenches"))
+        one = simulator.rollout(State(x["q"], x["v"]), controls, steps=1, wrenches=wrenches, parameters=values)
+        return (one.q[1] * weights[0]).sum(-1) + (one.v[1] * weights[1]).sum(-1), one.status.clipped[0]
+
+    compared = _compare(step_of, flat, [k for k in ("q", "v", "controls") if k in flat], generator)
+    errors = {name: error.view(times, batch).amax(1) for name, (_, _, error, _) in compared.items()}
+    switched = torch.stack([s for *_, s in compared.values()]).any(0).view(times, batch).any(1)
+    return errors, torch.nonzero(switched).flatten().tolist()
+
+
+def _compare(
+    function: Callable[[Inputs], tuple[Tensor, Tensor]], inputs: Inputs, names: list[str], generator: torch.Generator
+) -> dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]:
+    """For each named input: derivative along a random direction by adjoint and by differences, error, mode switches.
+
+    `function` returns a value, or one for each row of the inputs, and the modes (which limits act).
+    """
+    leaves = {name: inputs[name].clone().requires_grad_() for name in names}
+    value, modes = function({**inputs, **leaves})
+    gradients = torch.autograd.grad(value.sum(), list(leaves.values()))
+    rows = value.shape
+    results = {}
+    for name, gradient in zip(names, gradients, strict=True):
+        x = inputs[name]
+        scale = _scale(x)
+        direction = torch.randn(x.shape, generator=generator, dtype=torch.float64) * scale
+        adjoint = (gradient * direction).reshape(*rows, -1).sum(-1)
+        with torch.no_grad():
+            difference, switched = _difference(partial(_perturbed, function, inputs, name, direction), modes)
+        size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * gradient.reshape(*rows, -1).norm(dim=-1)])
+        error = (adjoint - difference).abs() / size.amax(0).clamp_min(1e-300)
+        results[name] = (adjoint, difference, error, switched)
+    return results
+
+
+def _perturbed(
+    function: Callable[[Inputs], tuple[Tensor, Tensor]], inputs: Inputs, name: str, direction: Tensor, e: float
+) -> tuple[Tensor, Tensor]:
+    return function({**inputs, name: inputs[name] + e * direction})
+
+
+def _scale(x: Tensor) -> float:
+    """Perturbations are relative to the size of an input: parameters may be tiny."""
+    largest = float(x.abs().max()) if x.numel() else 0.0
+    return min(1.0, largest) if largest > 0.0 else 1.0
+
+
+def _difference(function: Callable[[float], tuple[Tensor, Tensor]], modes: Tensor) -> tuple[Tensor, Tensor]:
+    """The derivative at 0 by central differences, extrapolated (error of fourth order); and where modes change."""
+    estimates, switched = [], torch.zeros_like(modes, dtype=torch.bool)
+    for e in (2e-4, 1e-4):
+        (plus, plus_modes), (minus, minus_modes) = function(e), function(-e)
+        estimates.append((plus - minus) / (2 * e))
+        switched |= (plus_modes != modes) | (minus_modes != modes)
+    return (4.0 * estimates[1] - estimates[0]) / 3.0, switched

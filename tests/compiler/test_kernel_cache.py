@@ -1,0 +1,329 @@
+"""The cache on disk saves tracing, trusts nothing that others could have written, and survives damage."""
+
+import hashlib
+import json
+import multiprocessing
+import os
+import sys
+import warnings
+
+import numpy as np
+import pytest
+
+from backdrive.compiler import Kernel, Rows, run
+from backdrive.compiler import cache as disk
+from backdrive.compiler.target import host
+
+posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("BACKDRIVE_CACHE", str(tmp_path / "cache"))
+    disk._warn_once.cache_clear()
+    return tmp_path / "cache"
+
+
+class Traced(list):
+    """A kernel y = factor x, made anew each time; notes when its body is traced."""
+
+    def build(self, factor=2.0, name="cached", key="k", bits=64, lanes=2, unroll=False, **options):
+        def body(x, y, **_):
+            self.append(factor)
+            y[0] = factor * x[0]
+
+        arguments = options.pop("arguments", [Rows("x"), Rows("y", writable=True)])
+        return Kernel(name, arguments, body, unroll=unroll, key=key).build(bits, lanes, **options)
+
+    def result(self, **options):
+        """What the kernel makes of 3."""
+        x, y = np.full((1, 1), 3.0), np.zeros((1, 1))
+        run(self.build(**options), 1, 1, {"x": (x.ctypes.data, 1, 0), "y": (y.ctypes.data, 1, 0)})
+        return y[0, 0]
+
+
+def entries(folder):
+    return [p for p in folder.iterdir() if len(p.name) == 64]
+
+
+def test_a_hit_is_not_traced(folder):
+    traced = Traced()
+    assert traced.result() == 6.0 and len(traced) == 1
+    assert len(entries(folder)) == len(list(folder.iterdir())) == 1
+    assert traced.result() == 6.0 and len(traced) == 1
+
+
+def test_scratch_sizes_and_operations_are_kept():
+    from kernel_helpers import launch
+
+    from backdrive import compiler as bd
+
+    def body(y, n):
+        w = bd.memory(n * 3 + 1)
+        v = bd.memory(np.int64(2))
+        for k in bd.loop(n * 3 + 1):
+            w[k] = bd.to_float(k)
+        v[1] = 5.0
+        y[0] = w[n * 3] + v[1]
+
+    def make():
+        return Kernel("sizes", [Rows("y", writable=True), bd.Integer("n")], body, key="sizes")
+
+    first, again = make(), make()
+    for kernel in (first, again):
+        y = np.zeros((3, 1))
+        launch(kernel, 3, lanes=4, y=y, n=2)
+        assert (y == 11.0).all()
+        assert kernel.build(lanes=4).scratch_bytes((2,)) == 9 * 4 * 8
+    assert first.build(lanes=4).operations == again.build(lanes=4).operations > 0
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda content: b"",
+        lambda content: content[:10],
+        lambda content: content[:-1],
+        lambda content: content[: len(content) // 2],
+        lambda content: content + b"x",
+        lambda content: b"X" + content[1:],
+        lambda content: content[:-200] + bytes([content[-200] ^ 1]) + content[-199:],
+        lambda content: content[:25] + bytes([content[25] ^ 1]) + content[26:],
+        lambda content: bytes(len(content)),
+        lambda content: os.urandom(len(content)),
+    ],
+)
+def test_damaged_files_are_compiled_anew(folder, damage):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    content = path.read_bytes()
+    path.write_bytes(damage(content))
+    assert traced.result() == 6.0 and len(traced) == 2
+    assert traced.result() == 6.0 and len(traced) == 2  # and written again
+
+
+def test_a_file_under_the_name_of_another_is_not_taken(folder):
+    traced = Traced()
+    traced.result(factor=5.0, key="other")
+    (other,) = entries(folder)
+    traced.result()
+    (own,) = (p for p in entries(folder) if p != other)
+    own.write_bytes(other.read_bytes())
+    assert traced.result() == 6.0 and len(traced) == 3
+
+
+@pytest.mark.parametrize("header", [b"no json", b"{}", b"[]", b'{"key": 3}', b"\xff\xfe"])
+def test_a_sound_checksum_of_nonsense(folder, header):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    payload = header + b"\n" + b"code"
+    path.write_bytes(disk._MAGIC + hashlib.sha256(payload).hexdigest().encode() + payload)
+    assert traced.result() == 6.0 and len(traced) == 2
+
+
+def test_a_directory_in_the_place_of_a_file(folder):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    path.unlink()
+    path.mkdir()
+    for count in (2, 3):
+        assert traced.result() == 6.0 and len(traced) == count
+    assert not [p for p in folder.iterdir() if p.name.startswith(".writing")]
+
+
+def test_what_the_key_depends_on(monkeypatch):
+    traced = Traced()
+    rows = [Rows("x"), Rows("y", writable=True)]
+    variants = [
+        {}, {"name": "b"}, {"key": "b"}, {"bits": 32}, {"lanes": 4}, {"unroll": True},
+        {"arguments": [Rows("x", writable=True), rows[1]]}, {"arguments": rows[::-1]},
+        {"arguments": [*rows, Rows("z")]},
+    ]  # fmt: skip
+    for k, options in enumerate(variants):
+        traced.build(**options)
+        assert len(traced) == k + 1
+    for options in variants:
+        traced.build(**options)
+    assert len(traced) == len(variants)
+    other = type(host())(host().triple, host().cpu, host().features + ",+fxsr", host().register_bits)
+    traced.build(target=other)
+    assert len(traced) == len(variants) + 1
+    monkeypatch.setattr(disk, "_source_hash", lambda: "changed")
+    traced.build()
+    assert len(traced) == len(variants) + 2
+
+
+def test_one_kernel_for_two_targets():
+    body = lambda x, y: y.put(0, (x[0],))  # noqa: E731
+    kernel = Kernel("targets", [Rows("x"), Rows("y", writable=True)], body, key="targets")
+    other = type(host())(host().triple, host().cpu, host().features + ",+fxsr", host().register_bits)
+    assert kernel.build(lanes=2) is kernel.build(lanes=2)
+    assert kernel.build(lanes=2, target=other) is not kernel.build(lanes=2)
+
+
+def test_the_hash_of_the_source_sees_every_file(tmp_path, monkeypatch):
+    for part in ("compiler", "physics", "model"):
+        (tmp_path / part).mkdir()
+        (tmp_path / part / "a.py").write_text("1")
+    monkeypatch.setattr(disk, "__file__", str(tmp_path / "compiler" / "cache.py"))
+    hashes = {disk._source_hash.__wrapped__()}
+    for part in ("compiler", "physics", "model"):
+        (tmp_path / part / "a.py").write_text("2")
+        hashes.add(disk._source_hash.__wrapped__())
+    (tmp_path / "physics" / "b.py").write_text("")
+    hashes.add(disk._source_hash.__wrapped__())
+    assert len(hashes) == 5
+
+
+def test_where_the_cache_is(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
+    assert disk.directory() == tmp_path / "cache"
+    monkeypatch.setenv("BACKDRIVE_CACHE", "")
+    assert disk.directory() == tmp_path / "xdg" / "backdrive"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("USERPROFILE", str(tmp_path))
+    assert disk.directory() == tmp_path / ".cache" / "backdrive"
+
+
+# ------------------------------------------------------------------------------------------------- trust
+
+
+@posix
+def test_the_cache_is_private(folder):
+    Traced().result()
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert entries(folder)[0].stat().st_mode & 0o077 == 0
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o770, 0o702, 0o777, 0o1777])
+def test_a_directory_that_others_can_write_is_not_used(folder, mode):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    before = path.read_bytes()
+    folder.chmod(mode)
+    with pytest.warns(RuntimeWarning, match="another user"):
+        assert traced.result() == 6.0
+    assert len(traced) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # it warns once
+        assert traced.result(key="another") == 6.0
+    assert [p.read_bytes() for p in entries(folder)] == [before]  # nothing is written either
+    folder.chmod(0o755)
+    assert traced.result() == 6.0 and len(traced) == 3
+
+
+@posix
+def test_a_directory_of_another_user_is_not_used(folder, monkeypatch):
+    traced = Traced()
+    traced.result()
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    with pytest.warns(RuntimeWarning, match="another user"):
+        assert traced.result() == 6.0
+    assert len(traced) == 2
+
+
+@posix
+@pytest.mark.parametrize("mode", [0o660, 0o602])
+def test_a_file_that_others_can_write_is_not_used(folder, mode):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    path.chmod(mode)
+    assert traced.result() == 6.0 and len(traced) == 2
+    assert path.stat().st_mode & 0o077 == 0  # replaced
+    assert traced.result() == 6.0 and len(traced) == 2
+
+
+@posix
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() != 0, reason="only root can give files away")
+def test_a_file_of_another_user_is_not_used(folder):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    os.chown(path, 54321, -1)
+    assert traced.result() == 6.0 and len(traced) == 2
+
+
+@posix
+def test_symbolic_links_are_not_followed(folder, tmp_path):
+    traced = Traced()
+    traced.result()
+    (path,) = entries(folder)
+    elsewhere = tmp_path / "elsewhere"
+    path.rename(elsewhere)
+    path.symlink_to(elsewhere)
+    assert traced.result() == 6.0 and len(traced) == 2
+    assert not path.is_symlink()  # replaced, and what it pointed to is untouched
+    assert elsewhere.exists()
+
+
+def test_a_cache_that_cannot_be_made(tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("BACKDRIVE_CACHE", str(tmp_path / "file" / "cache"))
+    traced = Traced()
+    for count in (1, 2):
+        assert traced.result() == 6.0 and len(traced) == count
+
+
+def test_a_cache_that_cannot_be_written(folder, monkeypatch):
+    folder.mkdir(mode=0o700)
+
+    def full(*args, **options):
+        raise OSError("no space left on device")
+
+    traced = Traced()
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.tempfile, "mkstemp", full)
+        assert traced.result() == 6.0
+    with monkeypatch.context() as patch:
+        patch.setattr(disk.os, "replace", full)
+        assert traced.result() == 6.0
+    assert list(folder.iterdir()) == []
+
+
+@posix
+@pytest.mark.skipif(os.name == "posix" and os.geteuid() == 0, reason="root can write everywhere")
+def test_a_read_only_cache(folder):
+    traced = Traced()
+    traced.result()
+    folder.chmod(0o500)
+    assert traced.result() == 6.0 and len(traced) == 1
+    assert traced.result(key="new") == 6.0 and len(traced) == 2
+    folder.chmod(0o700)
+
+
+def _fill(barrier, queue):
+    traced = Traced()
+    barrier.wait(20)
+    queue.put([traced.result(factor=float(k), key=str(k)) for k in range(1, 8)])
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fork")
+def test_processes_fill_it_at_once(folder):
+    context = multiprocessing.get_context("fork")
+    barrier, queue = context.Barrier(4), context.Queue()
+    children = [context.Process(target=_fill, args=(barrier, queue)) for _ in range(4)]
+    for child in children:
+        child.start()
+    assert [queue.get(timeout=30) for _ in children] == [[3.0 * k for k in range(1, 8)]] * 4
+    for child in children:
+        child.join(20)
+        assert child.exitcode == 0
+    assert len(list(folder.iterdir())) == len(entries(folder)) == 7
+    traced = Traced()
+    assert [traced.result(factor=float(k), key=str(k)) for k in range(1, 8)] == [3.0 * k for k in range(1, 8)]
+    assert traced == []
+
+
+def test_the_header_names_its_key(folder):
+    Traced().result()
+    (path,) = entries(folder)
+    header = path.read_bytes()[len(disk._MAGIC) + 64 :].split(b"\n")[0]
+    assert json.loads(header)["key"] == path.name

@@ -1,0 +1,100 @@
+"""Gradients by central differences of sixth order: all components of all inputs at once, one per environment of a
+batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from hypothesis import assume, currently_in_test_context
+from models import quaternions
+from torch import Tensor
+
+from backdrive import Model, Trajectory
+
+Inputs = dict[str, Tensor]
+
+OFFSETS = (1, -1, 2, -2, 3, -3)
+WEIGHTS = torch.tensor([3 / 4, -3 / 4, -3 / 20, 3 / 20, 1 / 60, -1 / 60], dtype=torch.float64)
+STEP = 5e-3  # of a component, relative to it (or to a tenth of the largest)
+
+RELATIVE = 1e-6  # of a component,
+FLOOR = 1e-9  # or of the largest component: differences have no more digits
+ROUNDING = 2e-11  # or of the loss, over that component: what rounding leaves of a gradient that is zero
+
+
+def central_differences(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> tuple[Inputs, Tensor]:
+    """The gradient of loss(inputs), and the loss. `loss` is given inputs [E, ...] and returns E losses."""
+    flat = {name: x.detach().flatten() for name, x in inputs.items()}
+    steps = {
+        name: STEP * torch.maximum(x.abs(), 0.1 * x.abs().max() if x.numel() else x).clamp(min=1e-4)
+        for name, x in flat.items()
+    }
+    count = sum(x.numel() for x in flat.values()) * len(OFFSETS)
+    moved, row = {}, 1  # environment 0 is not moved
+    for name, x in flat.items():
+        everything = x.repeat(count + 1, 1)
+        for k in range(x.numel()):
+            for offset in OFFSETS:
+                everything[row, k] += offset * steps[name][k]
+                row += 1
+        moved[name] = everything.unflatten(-1, inputs[name].shape) if inputs[name].ndim else everything[:, 0]
+    value, *losses = loss(moved).split([1, count])
+    differences = losses[0].unflatten(0, (-1, len(OFFSETS))) @ WEIGHTS
+    gradients = differences.split([x.numel() for x in flat.values()])
+    return {
+        name: (g / steps[name]).reshape(inputs[name].shape) for (name, x), g in zip(flat.items(), gradients)
+    }, value[0]
+
+
+def compare(gradient: Inputs, reference: Inputs, value: Tensor, inputs: Inputs) -> float:
+    """The worst error, in units of what is allowed (RELATIVE of a component); an AssertionError names it."""
+    worst = 0.0
+    assert gradient.keys() == reference.keys()
+    for name, right in reference.items():
+        mine = gradient[name]
+        assert mine is not None, f"no gradient with respect to {name}"
+        assert mine.shape == right.shape
+        assert torch.isfinite(mine).all(), f"{name}: not finite"
+        if not mine.numel():
+            continue
+        size = inputs[name].abs().max().clamp(min=1e-3)
+        allowed = RELATIVE * right.abs() + FLOOR * right.abs().max() + ROUNDING * value.abs() / size + 1e-300
+        error = ((mine - right).abs() / allowed).max().item()
+        assert error <= 1.0, f"{name}: {mine} instead of {right}"
+        worst = max(worst, error)
+    return worst
+
+
+def check_gradient(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> None:
+    """The gradient of one environment, by autograd, is that of central differences."""
+    reference, value = central_differences(loss, inputs)
+    compare(autograd(loss, inputs), reference, value, inputs)
+
+
+def autograd(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> Inputs:
+    """By backward through a batch of three environments of which the other two are moved a little."""
+    batch = {
+        name: torch.stack([x * 1.001, x, x * 0.999]).detach().requires_grad_() for name, x in inputs.items()
+    }
+    losses = loss(batch)
+    assert losses.shape == (3,)
+    gradients = torch.autograd.grad(losses.sum(), list(batch.values()), allow_unused=True)
+    return {name: g[1] if g is not None else torch.zeros_like(inputs[name]) for name, g in zip(batch, gradients)}
+
+
+def weights(*shape: int, seed: int = 0) -> Tensor:
+    """Random weights of outputs, so that none is without influence."""
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+def require_smooth(model: Model, path: Trajectory) -> None:
+    """Leave out examples where a difference steps over a kink: the limit of a motor, or half a turn of a spring."""
+    clipped, rest = path.status.clipped, model.parameter("reference") if model.nq else None
+    smooth = bool((clipped == clipped[:, :1]).all())
+    for a in quaternions(model):
+        x = torch.nn.functional.normalize(path.q[..., a : a + 4], dim=-1)
+        smooth &= bool(((x @ rest[a : a + 4]).abs() > 0.05).all())
+    if currently_in_test_context():
+        assume(smooth)
+    assert smooth, "not differentiable here: the test needs another seed"

@@ -1,0 +1,118 @@
+"""The equations are ordinary Python: on plain floats they give what the compiled kernels give."""
+
+import numpy as np
+import pytest
+import torch
+from differences import weights
+from models import all_joints, random_controls, random_state, random_wrenches
+
+import backdrive as bd
+from backdrive.compiler import Floats
+from backdrive.physics import inverse, rollout
+from backdrive.physics.adjoint import step_adjoint
+from backdrive.physics.bodies import body_moments
+from backdrive.physics.poses import link_poses
+from backdrive.physics.spatial import BODY
+from backdrive.physics.step import step
+from backdrive.physics.world import World, topology_table
+
+DT, STEPS = 0.01, 4
+INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)
+
+
+class Rows(Floats):
+    """One environment of a tensor [T, n]: a row per time."""
+
+    def row(self, t):
+        return Floats(self.values[t])
+
+
+def world_of(model):
+    topology, constants = Floats(topology_table(model)), Floats(model.constants.tolist())
+    return World(model.nlink, model.nq, model.nv, model.nu, topology, constants)
+
+
+def example(dim=3):
+    """A model, a state, controls [T, nu] and wrenches on its bodies [T, nbody, 6 or 3]."""
+    model = all_joints(6, dim)
+    state = random_state(model, 1, scale=3.0)
+    return model, bd.State(state.q[0], state.v[0]), random_controls(model, STEPS), random_wrenches(model, STEPS)
+
+
+def on_links(model, wrenches):
+    """[..., nlink * 6]: all bodies of a scene are links."""
+    full = np.zeros((*wrenches.shape[:-1], 6))
+    full[..., [0, 1, 5] if model.dim == 2 else slice(6)] = wrenches
+    return full.reshape(*wrenches.shape[:-2], -1)
+
+
+def close(mine, right):
+    scale = max(1.0, right.abs().max().item()) if right.numel() else 1.0
+    assert (torch.as_tensor(np.asarray(mine, dtype=float)) - right).abs().max() <= 1e-12 * scale
+
+
+@INTEGRATORS
+@pytest.mark.parametrize("dim", [2, 3])
+def test_step(integrator, dim):
+    model, state, controls, wrenches = example(dim)
+    world = world_of(model)
+    q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
+    loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
+    clipped = step(world, body_moments(world), integrator, q, v, Floats(controls[0].tolist()), loads, DT)
+    sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
+    right = sim.rollout(state, controls[:1], wrenches=wrenches[:1])
+    assert all(type(x) is float for x in (*q.values, *v.values))
+    close(q.values, right.q[1])
+    close(v.values, right.v[1])
+    assert clipped == right.status.clipped.item()
+
+
+@INTEGRATORS
+@pytest.mark.parametrize("every", [1, 3])
+def test_rollout(integrator, every):
+    model, state, controls, _ = example()
+    rows = -(-STEPS // every)
+    path_q, path_v, status = (Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS)))
+    rollout.rollout(
+        world_of(model), integrator, Floats(state.q.tolist()), Floats(state.v.tolist()), Rows(controls.numpy()), None,
+        path_q, path_v, status, STEPS, every, DT,
+    )  # fmt: skip
+    sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
+    right = sim.rollout(state, controls, adjoint=bd.Checkpoint(every))
+    close(path_q.values, right.q[1:])
+    close(path_v.values, right.v[1:])
+    assert status.values[:, 0].all()
+    assert status.values[:, 1].tolist() == right.status.clipped.tolist()
+
+
+@INTEGRATORS
+def test_adjoint(integrator):
+    """The derivatives that are generated from the equations run on floats, too."""
+    model, state, controls, wrenches = example()
+    world, sim = world_of(model), bd.Simulator(model, DT, integrator=integrator, specialize=False)
+    leaves = [x.clone().requires_grad_() for x in (state.q, state.v, controls[0], wrenches[0])]
+    after = sim.step(bd.State(*leaves[:2]), leaves[2], wrench=leaves[3])
+    seeds = weights(model.nq, seed=1), weights(model.nv, seed=2)
+    right = torch.autograd.grad(after, leaves, seeds)
+    q_bar, v_bar = (Floats(x.tolist()) for x in seeds)
+    zeros = [Floats([0.0] * n) for n in (model.nu, model.nlink * 6, len(model.constants), (model.nlink + 1) * BODY)]
+    step_adjoint(
+        world, body_moments(world), integrator, Floats(state.q.tolist()), Floats(state.v.tolist()),
+        Floats(controls[0].tolist()), Floats(on_links(model, wrenches.numpy())[0].tolist()), DT, q_bar, v_bar, *zeros,
+    )  # fmt: skip
+    for mine, theirs in zip((q_bar, v_bar, *zeros), right):
+        close(mine.values, theirs.flatten())
+
+
+def test_inverse_dynamics_and_poses():
+    model, state, _, _ = example()
+    world, sim = world_of(model), bd.Simulator(model, DT, specialize=False)
+    vdot, tau = weights(model.nv), Floats([None] * model.nv)
+    q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
+    inverse.inverse(world, q, v, Floats(vdot.tolist()), tau)
+    close(tau.values, sim.inverse_dynamics(state, vdot))
+    poses, path = link_poses(world, q, v), sim.rollout(state, steps=1)
+    for k, body in enumerate(model.bodies):
+        record = poses.get(int(model.body_link[k]) + 1, 18)
+        right = (path.rotation(body)[0].flatten(), path.position(body)[0], path.angular_velocity(body)[0], path.velocity(body)[0])
+        close(record, torch.cat(right))
