@@ -30,9 +30,7 @@ def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter measurements, within a minute")
     parser.add_argument("--only", action="append", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS))
-    parser.add_argument(
-        "--output", type=Path, default=Path("results"), help="folder for results (%(default)s)"
-    )
+    parser.add_argument("--output", type=Path, default=Path("results"), help="folder for results (%(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     console, start, facts, tables = Console(), time.perf_counter(), report.machine(), []

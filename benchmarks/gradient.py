@@ -76,9 +76,7 @@ def measure(run: Run) -> list[Table]:
 
     ours, theirs = gradient(fast, one, one_controls), mujoco.gradient(q, v, u, centered=True)
     start = np.concatenate([to_tangent(q, ours[0].numpy(), len(v)), ours[1].numpy()])
-    table.check(
-        "start, backdrive - MuJoCo's central differences, relative", _relative(start, theirs[0]), 1e-4
-    )
+    table.check("start, backdrive - MuJoCo's central differences, relative", _relative(start, theirs[0]), 1e-4)
     table.check(f"{STEPS:,} controls, the same", _relative(ours[2].numpy(), theirs[1]), 1e-4)
     jacobian = torch.autograd.functional.jacobian(
         lambda x: fast.forward_dynamics(bd.State(x, one.v), one_controls[0]), one.q

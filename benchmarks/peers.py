@@ -29,9 +29,7 @@ class MuJoCo:
         self.model.opt.timestep = DT
         self.data = mujoco.MjData(self.model)
 
-    def roller(
-        self, q: Array, v: Array, controls: Array, threads: int = 1
-    ) -> Callable[[], tuple[Array, Array]]:
+    def roller(self, q: Array, v: Array, controls: Array, threads: int = 1) -> Callable[[], tuple[Array, Array]]:
         """``mujoco.rollout`` with everything made ready: a call only steps, into memory that is there."""
         batch, steps = controls.shape[:2]
         start = np.concatenate([np.zeros((batch, 1)), q, v], axis=1)

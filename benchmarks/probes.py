@@ -86,8 +86,12 @@ def _status(name: str) -> int:
 
 
 def main(name: str, arguments: list[Any]) -> None:
-    probe = {"import_time": import_time, "first_use": first_use, "memory": memory}[name]
-    print(json.dumps(probe(*arguments)))
+    probes: dict[str, Callable[..., dict[str, float]]] = {
+        "import_time": import_time,
+        "first_use": first_use,
+        "memory": memory,
+    }
+    print(json.dumps(probes[name](*arguments)))
 
 
 if __name__ == "__main__":

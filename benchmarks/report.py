@@ -65,9 +65,7 @@ class Table:
         return all(error <= tolerance for _, error, tolerance in self.checks)
 
     def show(self, console: Console) -> None:
-        table = rich.table.Table(
-            title=self.title, title_justify="left", title_style="bold", header_style="dim"
-        )
+        table = rich.table.Table(title=self.title, title_justify="left", title_style="bold", header_style="dim")
         for k, name in enumerate([*self.columns, "target", ""]):
             table.add_column(name, justify="left" if k == 0 else "right")
         for cells, (_, target) in zip(self.lines(), self.rows):
@@ -82,9 +80,7 @@ class Table:
         header = [*self.columns, "target", ""]
         rule = ["---", *["---:"] * (len(header) - 1)]
         rows = ["| " + " | ".join(cells) + " |" for cells in [header, rule, *self.lines()]]
-        return "\n".join(
-            [f"### {self.title}", "", *rows, "", *(f"- {line}" for line in self.footnotes()), ""]
-        )
+        return "\n".join([f"### {self.title}", "", *rows, "", *(f"- {line}" for line in self.footnotes()), ""])
 
 
 def machine() -> dict[str, str]:
@@ -96,9 +92,7 @@ def machine() -> dict[str, str]:
         "processor": f"{_cpu_name()} ({target.cpu})",
         "cores": f"{os.cpu_count()}, load {os.getloadavg()[0]:.1f} at the start",
         "lanes": f"{target.lanes(64)} × float64, {target.lanes(32)} × float32",
-        "versions": ", ".join(
-            f"{k} {v}" for k, v in {"Python": platform.python_version(), **versions}.items()
-        ),
+        "versions": ", ".join(f"{k} {v}" for k, v in {"Python": platform.python_version(), **versions}.items()),
     }
 
 

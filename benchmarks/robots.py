@@ -24,13 +24,11 @@ class Robot:
     model: bd.Model
 
     def simulator(
-        self, *, threads: int = 1, specialize: bool = True, dtype: torch.dtype = torch.float64
+        self, *, threads: int = 1, specialize: bool | str = True, dtype: torch.dtype = torch.float64
     ) -> bd.Simulator:
         return bd.Simulator(self.model, DT, threads=threads, specialize=specialize, dtype=dtype)
 
-    def motion(
-        self, batch: int, steps: int, speed: float = 0.1, torque: float = 0.2
-    ) -> tuple[bd.State, Tensor]:
+    def motion(self, batch: int, steps: int, speed: float = 0.1, torque: float = 0.2) -> tuple[bd.State, Tensor]:
         """A random start near the model's own (0.3 rad, `speed` in SI units), and controls [T, B, nu]."""
         random = torch.Generator().manual_seed(0)
 

@@ -39,9 +39,7 @@ def _first_use(run: Run) -> Table:
         target = Target(both, bounds.get(name, 0.2), "s")
         table.add(name, f"{best['forward']:.2f}", f"{best['adjoint']:.2f}", f"{both:.2f}", target=target)
     table.check("kernels compiled although cached (was the source edited meanwhile?)", compiled_again, 0)
-    table.notes.append(
-        f"In fresh processes, after import and load, one step each way; the best of {repetitions}."
-    )
+    table.notes.append(f"In fresh processes, after import and load, one step each way; the best of {repetitions}.")
     return table
 
 

@@ -121,8 +121,8 @@ def _check_steps(
     """Every step by itself, all at once: the states along the path are one batch [T B]. Errors [T], and switching
     steps."""
     times = len(path) - 1
-    flat: Inputs = {"q": path.q[:-1].reshape(-1, path.q.shape[-1]), "v": path.v[:-1].reshape(-1, path.v.shape[-1])}
-    batch = len(flat["q"]) // times
+    batch = path.q.shape[1:-1].numel()
+    flat: Inputs = {name: x[:-1].reshape(times * batch, x.shape[-1]) for name, x in (("q", path.q), ("v", path.v))}
     for name, rest in (("controls", 1), ("wrenches", 2)):
         if name in inputs:
             x = inputs[name]
@@ -164,13 +164,18 @@ def _compare(
         x = inputs[name]
         scale = _scale(x)
         direction = torch.randn(x.shape, generator=generator, dtype=torch.float64) * scale
-        adjoint = (gradient * direction).reshape(*rows, -1).sum(-1)
+        adjoint = _by_rows(gradient * direction, rows).sum(-1)
         with torch.no_grad():
             difference, switched = _difference(partial(_perturbed, function, inputs, name, direction), modes)
-        size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * gradient.reshape(*rows, -1).norm(dim=-1)])
+        size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * _by_rows(gradient, rows).norm(dim=-1)])
         error = (adjoint - difference).abs() / size.amax(0).clamp_min(1e-300)
         results[name] = (adjoint, difference, error, switched)
     return results
+
+
+def _by_rows(x: Tensor, rows: torch.Size) -> Tensor:
+    """[*rows, n]; x may be empty."""
+    return x.reshape(*rows, x.numel() // max(rows.numel(), 1))
 
 
 def _perturbed(

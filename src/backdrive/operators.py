@@ -16,14 +16,18 @@ dispatcher of registered operators takes longer than a step of a small world, an
 
 from __future__ import annotations
 
+import math
+import sys
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
+from .pages import empty
 from .physics.poses import POSE
 from .physics.rollout import STATUS
 from .program import Program
@@ -51,12 +55,21 @@ def _check(
 ) -> None:  # fmt: skip
     """Compiled code trusts shapes: whatever reaches it was checked here."""
     owner = Program.of(program)
-    model, batch = owner.model, q.shape[-2] if q.ndim > 1 else 0
+    if form not in X_NAME:
+        raise ValueError(f"backdrive: there is no form {form!r}; expected one of {list(X_NAME)}")
+    if q.ndim < 2 + (form == "poses"):
+        raise ValueError(f"backdrive {form}: q must have a batch, got {list(q.shape)}")
+    if (x is not None and not X_NAME[form]) or (wrenches is not None and form not in ("rollout", "forward")):
+        raise ValueError(f"backdrive {form}: {'wrenches' if wrenches is not None else 'x'} must be None")
+    if len(settings) != (4 if form == "rollout" else 0):
+        wanted_settings = "steps, every, truncate, path" if form == "rollout" else "none"
+        raise ValueError(f"backdrive {form}: settings are {list(settings)}, expected {wanted_settings}")
+    model, batch = owner.model, q.shape[-2]
     back = bars is not None
     time: list[int] = []
     if form == "rollout":
         steps, every, truncate, _ = settings
-        if min(steps, every) < 1 or truncate < 0:
+        if not 1 <= every <= steps or truncate < 0:
             raise ValueError(f"backdrive rollout: steps, every and truncate are {[steps, every, truncate]}")
         time = [-(-steps // every)] if back else []
     elif form == "poses":
@@ -99,7 +112,7 @@ def _evaluate(
 ) -> list[Tensor]:  # fmt: skip
     _check(form, program, settings, q, v, x, wrenches, constants)
     shapes = output_shapes(form, q, v, program, settings)
-    outputs = {name: torch.empty(shape, dtype=q.dtype) for name, shape in shapes.items()}
+    outputs = {name: empty(shape, q.dtype) for name, shape in shapes.items()}
     inputs = _present(q=q, v=v, wrenches=wrenches, **{X_NAME[form]: x})
     rows = inputs | outputs
     integers = {}
@@ -120,29 +133,46 @@ def _evaluate(
     return list(outputs.values())
 
 
+class NotFiniteError(ValueError):
+    """An input has a NaN or an infinite number."""
+
+
 def _report_nonfinite(form: str, inputs: dict[str, Tensor], outcome: Tensor) -> None:
     """Raise if an input is not finite; warn if the motion is not, from finite inputs. Cheap when all is well."""
-    numbers = outcome.numpy()
-    if form == "rollout":
-        numbers = numbers[..., 0]
-        if numbers.min() > 0.5:
-            return
-    elif np.isfinite(numbers.sum()):
+    if form == "poses":  # of a motion, which was reported on when it was computed
         return
-    for name, tensor in inputs.items():
-        if not bool(torch.isfinite(tensor).all()):
-            place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
-            raise ValueError(
-                f"{name} is not finite: {tensor[tuple(place)].item()} at {place} of its shape {list(tensor.shape)}"
-            )
+    suspects = inputs
     if form == "rollout":
-        step, environment = np.argwhere(numbers < 0.5)[0].tolist()
+        finite, clipped = outcome.numpy()[..., 0], outcome.numpy()[..., 1]
+        if finite.min() > 0.5:  # what the motion does not show: limited controls, wrenches on bodies that cannot move
+            hidden = ("controls", "wrenches") if clipped.max() > 0.5 else ("wrenches",)
+            suspects = {name: inputs[name] for name in hidden if name in inputs}
+    require_finite(suspects)
+    if form == "rollout" and finite.min() < 0.5:
+        step, environment = np.argwhere(finite < 0.5)[0].tolist()
         warnings.warn(
             f"the motion of environment {environment} is no longer finite after step {step} (is dt too large?); "
             "Trajectory.status.finite says where",
             RuntimeWarning,
-            stacklevel=6,
+            stacklevel=_caller(),
         )
+
+
+def require_finite(tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all()):
+            continue
+        place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
+        value = tensor[tuple(place)].item()
+        raise NotFiniteError(f"{name} is not finite: {value} at {place} of its shape {list(tensor.shape)}")
+
+
+def _caller() -> int:
+    """The stacklevel, for a warning of who calls this, of the user's code: outside of this package and of torch."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("backdrive", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
 
 
 def _pull_back(
@@ -157,13 +187,13 @@ def _pull_back(
     batch, name = q.shape[-2], X_NAME[form]
     path = form == "rollout"
     results: dict[str, Tensor] = {
-        "q_bar": torch.empty(q.shape[1:] if path else q.shape, dtype=q.dtype),
-        "v_bar": torch.empty(v.shape[1:] if path else v.shape, dtype=v.dtype),
+        "q_bar": empty(q.shape[1:] if path else q.shape, q.dtype),
+        "v_bar": empty(v.shape[1:] if path else v.shape, v.dtype),
     }
     if x is not None:
-        results[f"{name}_bar"] = torch.empty(x.shape, dtype=x.dtype)
+        results[f"{name}_bar"] = empty(x.shape, x.dtype)
     if wrenches is not None:
-        results["wrenches_bar"] = torch.empty(wrenches.shape, dtype=wrenches.dtype)
+        results["wrenches_bar"] = empty(wrenches.shape, wrenches.dtype)
     if want_constants and constants is not None:
         results["constants_bar"] = torch.zeros(batch, constants.shape[-1], dtype=constants.dtype)
     start = ("path_q", "path_v") if path else ("q", "v")
@@ -176,7 +206,7 @@ def _pull_back(
     integers, kernel = {}, f"{form}_adjoint"
     if path:
         steps, every, truncate, _ = settings
-        integers = {"steps": steps, "truncate": truncate or steps + 1}
+        integers = {"steps": steps, "truncate": min(truncate or steps + 1, steps + 1)}
         if every > 1:
             kernel, integers["every"] = "checkpoint_adjoint", every
     elif form == "poses":
@@ -207,6 +237,13 @@ class _Evaluate(torch.autograd.Function):
     def backward(ctx: Any, *bars: Tensor) -> tuple:
         plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
         return _differentiate(ctx, bars, _pull_back if plain else _PullBack.apply)
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> None:
+        raise NotImplementedError(
+            "backdrive has no forward-mode derivatives (jvp, jacfwd, hessian): "
+            "use reverse mode (backward, grad, jacrev), or Simulator.linearize"
+        )
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
@@ -306,6 +343,7 @@ def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
     ctx.form, q, v, x, wrenches, constants, ctx.program, ctx.parameters, ctx.settings = inputs
     if ctx.form == "rollout" and ctx.settings[3]:
         q, v = output[3], output[4]
+    ctx.owner = Program.of(ctx.program)  # the graph may live longer than its Simulator
     ctx.save_for_backward(q, v, x, wrenches, constants)
 
 
@@ -346,13 +384,50 @@ def evaluate(*args: Any) -> Sequence[Tensor]:
 
     Of a rollout (status, last_q, last_v, path_q, path_v), or without the path; else one tensor.
     """
-    if torch.compiler.is_compiling():
+    if _traced():
         return torch.ops.backdrive.evaluate(*args)
-    if torch._C._are_functorch_transforms_active():
+    if torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:  # (which says it has no jvp)
         return _Evaluate.apply(*args)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in args[1:6]):
         return _QuickEvaluate.apply(*args)
     return _evaluate(*args)
+
+
+def pull_back(*args: Any) -> Sequence[Tensor]:
+    """The gradients of `evaluate` (see `_pull_back`), for callers who have no use for a graph."""
+    if _traced():
+        return torch.ops.backdrive.pull_back(*args[:10], list(args[10:]))
+    if torch._C._are_functorch_transforms_active():
+        return _PullBack.apply(*args)
+    return _pull_back(*args)
+
+
+def _traced() -> bool:
+    """Whether operators are recorded (torch.compile, torch.export, make_fx) or only their shapes asked for."""
+    return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def values_visible(tensors: Iterable[Tensor]) -> bool:
+    """Whether Python may look at the numbers: not in traced code, nor at what vmap maps over."""
+    return not _traced() and not any(_mapped(x) for x in tensors)
+
+
+def _mapped(x: Any) -> bool:
+    functorch = torch._C._functorch
+    while isinstance(x, Tensor) and functorch.is_functorch_wrapped_tensor(x):
+        if functorch.is_batchedtensor(x):
+            return True
+        x = functorch.get_unwrapped(x)
+    return False
+
+
+def assemble(program: Program, parameters: Mapping[str, Tensor]) -> Tensor:
+    """The constants of a program with these parameters, [nconst] or [B, nconst], of its dtype. See `Model.assemble`."""
+    if _traced():
+        names = list(parameters)
+        return torch.ops.backdrive.assemble(program.number, ",".join(names), [parameters[name] for name in names])
+    check = not any(_mapped(x) for x in parameters.values())
+    return program.model.assemble(parameters, check=check).to(program.dtype)
 
 
 # ---------------------------------------------------------------------------------------------- for torch.compile
@@ -382,11 +457,52 @@ def _(form, q, v, x, wrenches, constants, program, parameters, settings, want_co
 
 
 def _operator_backward(ctx: Any, bars: Sequence[Tensor]) -> tuple:
-    def pull_back(*args: Any) -> Sequence[Tensor]:
+    def pull_back(*args: Any) -> Sequence[Tensor]:  # always the operator: this is traced where is_compiling() is False
         return torch.ops.backdrive.pull_back(*args[:10], list(args[10:]))
 
-    return _differentiate(ctx, bars, pull_back)
+    *gradients, _ = _differentiate(ctx, bars, pull_back)
+    return *gradients, None if ctx.settings else []  # torch takes an empty list for one of tensors
 
 
+@torch.library.custom_op("backdrive::assemble", mutates_args=())
+def _assemble(program: int, names: str, values: Sequence[Tensor]) -> Tensor:
+    owner = Program.of(program)
+    return owner.model.assemble(dict(zip(names.split(","), values, strict=True))).to(owner.dtype)
+
+
+@torch.library.custom_op("backdrive::assemble_pull_back", mutates_args=())
+def _assemble_pull_back(program: int, names: str, values: Sequence[Tensor], bar: Tensor) -> list[Tensor]:
+    owner = Program.of(program)
+
+    def constants(*values: Tensor) -> Tensor:
+        return owner.model.assemble(dict(zip(names.split(","), values, strict=True)), check=False).to(owner.dtype)
+
+    return [gradient.clone() for gradient in torch.func.vjp(constants, *values)[1](bar)]
+
+
+@_assemble.register_fake
+def _(program, names, values):  # type: ignore[no-untyped-def]
+    owner = Program.of(program)
+    table = owner.model.parameters()
+    batch = [x.shape[:1] for name, x in zip(names.split(","), values, strict=True) if x.ndim > len(table[name].shape)]
+    return values[0].new_empty((*(batch[0] if batch else ()), len(owner.model.constants)), dtype=owner.dtype)
+
+
+@_assemble_pull_back.register_fake
+def _(program, names, values, bar):  # type: ignore[no-untyped-def]
+    return [torch.empty_like(x) for x in values]
+
+
+def _keep_parameters(ctx: Any, inputs: tuple, output: Tensor) -> None:
+    ctx.program, ctx.names, values = inputs
+    ctx.owner = Program.of(ctx.program)
+    ctx.save_for_backward(*values)
+
+
+def _assemble_backward(ctx: Any, bar: Tensor) -> tuple:
+    return None, None, torch.ops.backdrive.assemble_pull_back(ctx.program, ctx.names, list(ctx.saved_tensors), bar)
+
+
+_assemble.register_autograd(_assemble_backward, setup_context=_keep_parameters)
 _operator.register_autograd(_operator_backward, setup_context=_keep)
 _pull_back_operator.register_autograd(_PullBack.backward, setup_context=_PullBack.setup_context)

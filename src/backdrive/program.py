@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _numbers = itertools.count()
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
 
-AUTO_LINKS = 40  # specialize="auto": up to so many links,
+AUTO_LINKS = {2: 120, 3: 40}  # specialize="auto": up to so many links (in the plane, most of a link is zero),
 AUTO_VARYING = 64  # and so many constants that are given at run time
 _THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
@@ -84,7 +84,7 @@ class Program:
         """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""
         if self.specialize != "auto":
             return bool(self.specialize)
-        return self.model.nlink <= AUTO_LINKS and int(self.mask(parameters).sum()) <= AUTO_VARYING
+        return self.model.nlink <= AUTO_LINKS[self.model.dim] and int(self.mask(parameters).sum()) <= AUTO_VARYING
 
     def run(
         self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int],
@@ -97,9 +97,11 @@ class Program:
         )
         values = self._values | integers
         constants = self.constants if constants is None else with_rows(constants)
+        in_use = []  # copies must live until the kernel has run
         for name, kind in executable.layout:
             if kind is Rows:
                 tensor = constants if name == "constants" else with_rows(rows[name])
+                in_use.append(tensor)
                 strides = tensor.stride()
                 values[name] = (tensor.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
             elif kind is Table:
@@ -109,5 +111,7 @@ class Program:
 
 
 def with_rows(x: Tensor) -> Tensor:
-    """Each row contiguous; the rows may lie anywhere, or be the same one."""
+    """Each row contiguous and in memory as it is; the rows may lie anywhere, or be the same one."""
+    if x.is_neg() or x._is_zerotensor():  # views that torch negates when they are read; zeros without memory
+        return x.clone(memory_format=torch.contiguous_format)
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()

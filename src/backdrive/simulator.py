@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from . import operators
-from .model import Model, State
-from .model.layout import Kind
+from .model import Model, State, layout
 from .physics.integrate import Integrator, Midpoint, SemiImplicitEuler
 from .physics.poses import POSE
 from .program import Program
+from .tangent import Tangent, step_jacobians
 from .trajectory import Trajectory
 
 
@@ -52,9 +52,9 @@ class Simulator(nn.Module):
     integrator: `SemiImplicitEuler()` or `Midpoint()`. dtype: torch.float64 or torch.float32, of all tensors that go
     in and come out. threads: at most so many; None: all cores. The number changes no bit of any result. specialize:
     compile kernels for this very model (True: faster, a second or two once) or use those that serve every model
-    (False); "auto": True for models of up to 40 links, as long as few of their constants are given as parameters.
-    nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status
-    ("mark").
+    (False); "auto": True for models of up to 40 links (120 in 2D), as long as few of their constants are given as
+    parameters. nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and
+    status ("mark").
     """
 
     def __init__(
@@ -83,13 +83,21 @@ class Simulator(nn.Module):
         self._make_program()
 
     def _make_program(self) -> None:
+        self._tangent = Tangent(self.model)
+        self._body_links = self.model.body_link.tolist()
+        self._angles = _planar_angles(self.model) if self.model.dim == 2 else []
         self._program = Program(
             self.model, self.dt, self.integrator, self.dtype, self.threads, self.specialize, self.nonfinite
         )
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled code is not copied or pickled: the copy makes its own, from the cache."""
-        return {k: v for k, v in self.__dict__.items() if k != "_program"}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_program", "_tangent", "_body_links", "_angles")}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _FIXED and "_program" in self.__dict__:
+            raise AttributeError(f"{name} is fixed: the kernels were made for it. Make another Simulator")
+        super().__setattr__(name, value)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -115,9 +123,9 @@ class Simulator(nn.Module):
         Without B everywhere: one world.
         """
         call = _Call(self, state, parameters)
-        controls = call.controls(None if control is None else control.unsqueeze(0), 1)
-        wrenches = call.wrenches(None if wrench is None else wrench.unsqueeze(0), 1)
-        _, q, v = call.evaluate("rollout", controls, wrenches, [1, 1, 0, False])
+        controls, wrenches = call.controls(control), call.wrenches(wrench)
+        wrenches = None if wrenches is None else wrenches.unsqueeze(0)
+        _, q, v = call.evaluate("rollout", controls.unsqueeze(0), wrenches, _ONE_STEP)
         return State(*call.finished(q, v, dim=0))
 
     def rollout(
@@ -133,20 +141,22 @@ class Simulator(nn.Module):
         *shape] for one per environment. adjoint: how the backward pass gets its states: `Checkpoint`, `Truncated`.
         Without B everywhere: one world.
         """
-        given = [len(x) for x in (controls, wrenches) if x is not None and x.ndim > 0]
+        call = _Call(self, state, parameters)
+        inputs = (("controls", controls), ("wrenches", wrenches))
+        given = {name: call.length(name, x) for name, x in inputs if x is not None}
         if steps is None:
             if not given:
                 raise ValueError("rollout needs controls [T, B, nu], wrenches [T, B, nbody, k], or steps=T")
-            steps = given[0]
+            steps = next(iter(given.values()))
         _require_count("steps", steps)
-        if any(n != steps for n in given):
-            raise ValueError(f"steps = {steps}, but controls and wrenches are for {given} steps")
+        for name, length in given.items():
+            if length != steps:
+                raise ValueError(f"{name} are for {length} steps, but the rollout is of {steps}")
         if adjoint is not None and not isinstance(adjoint, Checkpoint | Truncated):
             raise TypeError(f"adjoint must be Checkpoint(every) or Truncated(steps), got {adjoint!r}")
         every = min(adjoint.every, steps) if isinstance(adjoint, Checkpoint) else 1
         truncate = adjoint.steps if isinstance(adjoint, Truncated) else 0
-        call = _Call(self, state, parameters)
-        settings = [steps, every, truncate, True]
+        settings = [steps, every, truncate, 1]
         outcome = call.evaluate("rollout", call.controls(controls, steps), call.wrenches(wrenches, steps), settings)
         status, last_q, last_v, path_q, path_v = outcome
         q, v, status = call.finished(path_q, path_v, status, dim=1)
@@ -159,10 +169,15 @@ class Simulator(nn.Module):
         """A [B, 2 nv, 2 nv] and B [B, 2 nv, nu]: the Jacobians of a step, in the tangent space.
 
         (δq⁺, δv⁺) = A (δq, δv) + B δu, where δq are displacements in the coordinates of v: q ⊕ δq, as ``v dt`` moves q.
+        Without B everywhere: [2 nv, 2 nv] and [2 nv, nu]. They are numbers: no gradient passes through them.
         """
-        from .tangent import step_jacobians
-
-        return step_jacobians(self, state, control, parameters)
+        call = _Call(self, state, parameters)
+        with torch.no_grad():
+            controls = call.controls(control).unsqueeze(0)
+            _, after, _ = call.evaluate("rollout", controls, None, _ONE_STEP)
+            step = (call.q, call.v, controls, after, call.constants, call.names)
+            A, B = call.finished(*step_jacobians(self._program.number, self._tangent, *step), dim=0)
+        return A, B
 
     # ------------------------------------------------------------------------------------------ dynamics
 
@@ -172,10 +187,8 @@ class Simulator(nn.Module):
     ) -> Tensor:  # fmt: skip
         """v̇ [B, nv]: M(q) v̇ = τ(q, v, u) - c(q, v), springs, dampers and motors included."""
         call = _Call(self, state, parameters)
-        controls = call.controls(None if control is None else control.unsqueeze(0), 1)
-        wrenches = call.wrenches(None if wrench is None else wrench.unsqueeze(0), 1)
-        wrenches = None if wrenches is None else wrenches[0]
-        return call.finished(*call.evaluate("forward", controls[0], wrenches), dim=0)[0]
+        outcome = call.evaluate("forward", call.controls(control), call.wrenches(wrench))
+        return call.finished(*outcome, dim=0)[0]
 
     def inverse_dynamics(
         self, state: State, acceleration: Tensor, *, parameters: Mapping[str, Tensor] | None = None
@@ -188,6 +201,8 @@ class Simulator(nn.Module):
     def mass_matrix(self, state: State, *, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """M(q) [B, nv, nv], with the joints' armature."""
         call, nv = _Call(self, state, parameters), self.model.nv
+        if nv == 0:
+            return call.finished(call.v.new_zeros(call.batch, 0, 0), dim=0)[0]
         constants = call.constants if call.constants is not None else self._program.constants
         names = ",".join(filter(None, [call.names, "gravity"]))
         constants = torch.cat([constants[..., :-3], torch.zeros_like(constants[..., -3:])], -1)  # no weight
@@ -196,7 +211,7 @@ class Simulator(nn.Module):
         q = call.q.repeat_interleave(nv, 0)
         unit = torch.eye(nv, dtype=self.dtype).repeat(call.batch, 1)
         zero = torch.zeros_like(unit)
-        (columns,) = operators.evaluate("inverse", q, zero, unit, None, constants, self._program.number, names, [])
+        (columns,) = call.run("inverse", q, zero, unit, None, constants, self._program.number, names, [])
         return call.finished(columns.unflatten(0, (call.batch, nv)), dim=0)[0]
 
     # ------------------------------------------------------------------------------------------ for trajectories
@@ -215,18 +230,30 @@ class Simulator(nn.Module):
 
     def _planar_angle(self, q: Tensor, body: str) -> Tensor:
         """The angle of a body of a 2D model: the joint angles on the way to it, and those the model was built with."""
-        model = self.model
-        link = int(model.body_link[model.body_index(body)])
-        total = torch.zeros_like(q[..., 0])
-        while link >= 0:
-            record, at = model.constants[link * 31 : (link + 1) * 31], int(model.qadr[link])
-            total = total + math.atan2(record[16], record[13])
-            if model.kind[link] == Kind.HINGE:
-                total = total + q[..., at] * float(record[27])
-            elif model.kind[link] == Kind.PLANAR:
-                total = total + q[..., at + 2]
-            link = int(model.parent[link])
+        angle, terms = self._angles[self._body_links[self.model.body_index(body)]]
+        total = q.new_full(q.shape[:-1], angle)
+        for at, sign in terms:
+            total = total + q[..., at] * sign
         return total
+
+
+def _planar_angles(model: Model) -> list[tuple[float, list[tuple[int, float]]]]:
+    """For every link of a 2D model, its angle at q = 0, and the coordinates (with their signs) that add to it."""
+    angles: list[tuple[float, list[tuple[int, float]]]] = []
+    for link, (parent, kind, at) in enumerate(zip(model.parent, model.kind, model.qadr.tolist(), strict=True)):
+        record = model.constants[layout.link_start(link) : layout.link_start(link + 1)]
+        cosine, sine = record[layout.ROTATION], record[layout.ROTATION + 3]
+        angle, terms = angles[parent] if parent >= 0 else (0.0, [])
+        if kind == layout.Kind.HINGE:
+            terms = [*terms, (at, float(record[layout.AXIS + 2]))]
+        elif kind == layout.Kind.PLANAR:
+            terms = [*terms, (at + 2, 1.0)]
+        angles.append((angle + math.atan2(sine, cosine), terms))
+    return angles
+
+
+_ONE_STEP = (1, 1, 0, 0)  # settings of a rollout (see `operators`): one step, and only its end
+_FIXED = ("model", "dt", "integrator", "dtype", "threads", "specialize", "nonfinite")
 
 
 class _Call:
@@ -247,11 +274,15 @@ class _Call:
         if q.ndim == 2 and len(q) == 0:
             raise ValueError("the batch is empty: state.q has shape " + str(list(q.shape)))
         self.device = q.device
+        self.given: dict[str, Tensor] = {"state.q": q, "state.v": v}
         self.constants: Tensor | None = None
         self.names = ""
+        if parameters is not None and not isinstance(parameters, Mapping):
+            raise TypeError(f"parameters must be a mapping {{name: tensor}}, got {type(parameters).__name__}")
         if parameters:
+            values = {name: x.cpu() if isinstance(x, Tensor) else x for name, x in parameters.items()}
+            self.constants = operators.assemble(simulator._program, values)
             self.names = ",".join(sorted(parameters))
-            self.constants = model.assemble({k: x.cpu() for k, x in parameters.items()}).to(simulator.dtype)
         rows = None if self.constants is None or self.constants.ndim == 1 else len(self.constants)
         self.unbatched = q.ndim == 1 and rows is None
         q, v = q.cpu(), v.cpu()
@@ -269,9 +300,17 @@ class _Call:
         if x.dtype != self.simulator.dtype:
             raise TypeError(f"{name} must have the simulator's dtype {self.simulator.dtype}, got {x.dtype}")
 
+    def length(self, name: str, x: Tensor) -> int:
+        """For how many steps controls or wrenches are."""
+        self._check_type(name, x)
+        if x.ndim == 0:
+            raise ValueError(f"{name} must be [T, ...], one row for every step, got a single number")
+        return len(x)
+
     def tensor(self, name: str, x: Tensor, shape: tuple[int, ...], steps: int | None = None) -> Tensor:
         """x as [B, *shape], or [T, B, *shape] with steps; environments may share it."""
         self._check_type(name, x)
+        self.given[name] = x
         time = [] if steps is None else [steps]
         if list(x.shape) == [*time, *shape]:
             x = x.unsqueeze(len(time)).expand(*time, self.batch, *shape)
@@ -280,34 +319,44 @@ class _Call:
             raise ValueError(f"{name} must be [{wanted}], got {list(x.shape)}")
         return x.cpu()
 
-    def controls(self, controls: Tensor | None, steps: int) -> Tensor:
-        """[T, B, nu]"""
+    def controls(self, controls: Tensor | None, steps: int | None = None) -> Tensor:
+        """[T, B, nu], or [B, nu] without steps"""
         nu = self.simulator.model.nu
         if controls is None:
-            return torch.zeros(1, 1, nu, dtype=self.simulator.dtype).expand(steps, self.batch, nu)
-        return self.tensor("controls", controls, (nu,), steps)
+            shape = (self.batch, nu) if steps is None else (steps, self.batch, nu)
+            return torch.zeros(nu, dtype=self.simulator.dtype).expand(shape)
+        return self.tensor("control" if steps is None else "controls", controls, (nu,), steps)
 
-    def wrenches(self, wrenches: Tensor | None, steps: int) -> Tensor | None:
-        """[T, B, nlink * 6] of [T, B, nbody, k]: on links, in three dimensions."""
+    def wrenches(self, wrenches: Tensor | None, steps: int | None = None) -> Tensor | None:
+        """[T, B, nlink * 6] of [T, B, nbody, k], or without steps and T: on links, in three dimensions."""
         if wrenches is None:
             return None
         model = self.simulator.model
         size = 6 if model.dim == 3 else 3
-        x = self.tensor("wrenches", wrenches, (model.nbody, size), steps)
+        x = self.tensor("wrench" if steps is None else "wrenches", wrenches, (model.nbody, size), steps)
         if model.dim == 2:  # fx, fy, torque about z
             fx, fy, torque = x.unbind(-1)
             zero = torch.zeros_like(fx)
             x = torch.stack([fx, fy, zero, zero, zero, torque], -1)
         if model.nlink != model.nbody:
-            padded = x.new_zeros(*x.shape[:2], model.nlink, 6)
-            x = padded.index_copy(2, torch.from_numpy(model.body_link), x)
+            padded = x.new_zeros(*x.shape[:-2], model.nlink, 6)
+            x = padded.index_copy(-2, torch.tensor(self.simulator._body_links), x)
         return x.flatten(-2)
 
     def evaluate(
         self, form: str, x: Tensor | None, wrenches: Tensor | None = None, settings: Sequence[int] = ()
     ) -> Sequence[Tensor]:
         number = self.simulator._program.number
-        return operators.evaluate(form, self.q, self.v, x, wrenches, self.constants, number, self.names, list(settings))
+        return self.run(form, self.q, self.v, x, wrenches, self.constants, number, self.names, list(settings))
+
+    def run(self, *args: Any) -> Sequence[Tensor]:
+        """Evaluate; what is not finite is reported by the names and places the caller knows."""
+        try:
+            return operators.evaluate(*args)
+        except operators.NotFiniteError:
+            if operators.values_visible(self.given.values()):
+                operators.require_finite(self.given)
+            raise
 
     def finished(self, *tensors: Tensor, dim: int) -> list[Tensor]:
         """As the caller has his tensors: without the batch dimension `dim` if there was none, on his device."""

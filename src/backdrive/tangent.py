@@ -5,17 +5,12 @@ A displacement δ moves q to q ⊕ δ as ``v dt`` does; for a quaternion, q ⊕ 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
-from .model import Model, State
+from . import operators
+from .model import Model
 from .model.layout import NV, Kind
-
-if TYPE_CHECKING:
-    from .simulator import Simulator
 
 
 class Tangent:
@@ -36,7 +31,7 @@ class Tangent:
 
     def lift(self, q: Tensor, covector: Tensor) -> Tensor:
         """The gradient [..., nq] with respect to q that a gradient [..., nv] with respect to displacements of q is."""
-        out = covector.new_zeros(*covector.shape[:-1], self.nq)
+        out = q.new_zeros(*covector.shape[:-1], self.nq)
         out[..., self.plain_q] = covector[..., self.plain_v]
         for a, b in self.quaternions:
             basis = _quaternion_basis(q[..., a : a + 4])
@@ -61,28 +56,25 @@ def _quaternion_basis(q: Tensor) -> Tensor:
 
 
 def step_jacobians(
-    simulator: Simulator, state: State, control: Tensor | None, parameters: Mapping[str, Tensor] | None
-) -> tuple[Tensor, Tensor]:
-    """See `Simulator.linearize`: a backward pass for each of the 2 nv outcomes, all in one batch."""
-    model = simulator.model
-    unbatched = state.q.ndim == 1
-    q, v = (x.detach().reshape(-1, x.shape[-1]) for x in state)
-    batch, n = len(q), 2 * model.nv
-    if control is None:
-        control = q.new_zeros(batch, model.nu)
-    u = control.detach().expand(batch, model.nu)
-    if parameters is not None:
-        parameters = {
-            name: x.detach().repeat_interleave(n, 0) if x.ndim > len(model.parameters()[name].shape) else x.detach()
-            for name, x in parameters.items()
-        }
-    q, v, u = (x.repeat_interleave(n, 0).requires_grad_() for x in (q, v, u))
-    with torch.enable_grad():
-        after = simulator.step(State(q, v), u, parameters=parameters)
-    seeds = torch.eye(n, dtype=q.dtype, device=q.device).repeat(batch, 1)
-    tangent = Tangent(model)
-    outcome = [tangent.lift(after.q.detach(), seeds[:, : model.nv]), seeds[:, model.nv :]]
-    q_bar, v_bar, u_bar = torch.autograd.grad([after.q, after.v], [q, v, u], outcome)
-    A = torch.cat([tangent.project(q.detach(), q_bar), v_bar], -1).unflatten(0, (batch, n))
-    B = u_bar.unflatten(0, (batch, n))
-    return (A[0], B[0]) if unbatched else (A, B)
+    program: int, tangent: Tangent, q: Tensor, v: Tensor, controls: Tensor, after: Tensor, constants: Tensor | None,
+    names: str,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """See `Simulator.linearize`: a backward pass for each of the 2 nv outcomes, all in one batch.
+
+    q, v: [B, n] before the step, after: q after it; controls [1, B, nu]; constants and the names of the parameters in
+    them: as `operators` has them.
+    """
+    batch, nv = v.shape
+    n = 2 * nv
+    if n == 0:
+        return q.new_zeros(batch, 0, 0), q.new_zeros(batch, 0, controls.shape[-1])
+    q, v, u, after = (x.repeat_interleave(n, -2) for x in (q, v, controls, after))
+    if constants is not None and constants.ndim == 2:
+        constants = constants.repeat_interleave(n, 0)
+    seeds = torch.eye(n, dtype=q.dtype).repeat(batch, 1)
+    nothing = [torch.zeros_like(x).unsqueeze(0) for x in (q, v)]  # the path has no gradient, its end has
+    bars = [*nothing, tangent.lift(after, seeds[:, :nv]), seeds[:, nv:]]
+    step = ("rollout", q.unsqueeze(0), v.unsqueeze(0), u, None, constants, program, names, [1, 1, 0, 0])
+    q_bar, v_bar, u_bar = operators.pull_back(*step, False, *bars)
+    A = torch.cat([tangent.project(q, q_bar), v_bar], -1)
+    return A.unflatten(0, (batch, n)), u_bar.squeeze(0).unflatten(0, (batch, n))

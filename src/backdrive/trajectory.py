@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
@@ -66,13 +65,19 @@ class Trajectory:
     ) -> None:  # fmt: skip
         self._simulator, self._constants, self._parameters = simulator, constants, parameters
         self.q, self.v, self.last = q, v, last
-        self.steps = torch.tensor([*range(0, steps, every), steps])
+        self._every, self._count = every, steps
+        self._poses: tuple[Tensor, ...] | None = None
         self.status = Status(status[..., 0] > 0.5, status[..., 1].to(torch.int64))
+
+    @property
+    def steps(self) -> Tensor:
+        """Numbers of the kept steps, [S + 1]"""
+        return torch.arange(len(self)).mul_(self._every).clamp_(max=self._count)
 
     @property
     def time(self) -> Tensor:
         """s, [S + 1]"""
-        return self.steps * self._simulator.dt
+        return self.steps.to(self._simulator.dtype) * self._simulator.dt
 
     def __len__(self) -> int:
         return len(self.q)
@@ -83,13 +88,11 @@ class Trajectory:
             return self.last
         return State(self.q[index], self.v[index])
 
-    @cached_property
-    def _poses(self) -> tuple[Tensor, ...]:
-        return self._simulator._link_poses(self.q, self.v, self._constants, self._parameters)
-
     def _of_body(self, quantity: int, body: str) -> Tensor:
-        model = self._simulator.model
-        return self._poses[quantity][..., int(model.body_link[model.body_index(body)]), :]
+        link = self._simulator._body_links[self._simulator.model.body_index(body)]
+        if self._poses is None:  # (not a cached_property: torch.compile does not know its lock)
+            self._poses = self._simulator._link_poses(self.q, self.v, self._constants, self._parameters)
+        return self._poses[quantity][..., link, :]
 
     def position(self, body: str) -> Tensor:
         """Of the origin of a body's frame, m: [S + 1, B, dim], in world axes."""
@@ -119,7 +122,7 @@ class Trajectory:
     def __repr__(self) -> str:
         shape = "x".join(str(n) for n in self.q.shape[1:-1])
         batch = f", batch {shape}" if shape else ""
-        return f"Trajectory({int(self.steps[-1])} steps of {self._simulator.dt:g} s{batch}, {self.status!r})"
+        return f"Trajectory({self._count} steps of {self._simulator.dt:g} s{batch}, {self.status!r})"
 
 
 def quaternion_of(R: Tensor) -> Tensor:

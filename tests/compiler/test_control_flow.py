@@ -148,7 +148,7 @@ def test_while_any_inside_a_loop_leaves_only_itself():
     def body(x, y, n):
         w = bd.memory(1)
         for i in bd.loop(n):
-            w[0] = 0.0
+            w[0] = x[0]
             for _ in bd.while_any(lambda: w[0] < 3.0, 10):
                 w[0] = w[0] + 1.0
             y[i] = w[0]

@@ -1,5 +1,6 @@
 """The graph: folding, sharing, dead code, and the errors of code that cannot be traced."""
 
+import sys
 import threading
 
 import numpy as np
@@ -424,10 +425,15 @@ def test_threads_trace_at_once():
             assert w[0] == 3.0 and bd.vjp(_square, [2.0], [1.0]) == ([4.0], [4.0])
 
     threads = [threading.Thread(target=work, args=(n,)) for n in (2, 3, 5, 7)]
-    for t in threads:
-        t.start()
-    for t in threads:
-        t.join()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        for t in threads:
+            t.start()
+        for t in threads:
+            t.join()
+    finally:
+        sys.setswitchinterval(interval)
     assert len(results) == 20
     for (n, k), value in results.items():
         assert value == pytest.approx(1.5 ** (n + k) + 4.0, rel=1e-14)

@@ -26,10 +26,7 @@ ROUNDING = 2e-11  # or of the loss, over that component: what rounding leaves of
 def central_differences(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> tuple[Inputs, Tensor]:
     """The gradient of loss(inputs), and the loss. `loss` is given inputs [E, ...] and returns E losses."""
     flat = {name: x.detach().flatten() for name, x in inputs.items()}
-    steps = {
-        name: STEP * torch.maximum(x.abs(), 0.1 * x.abs().max() if x.numel() else x).clamp(min=1e-4)
-        for name, x in flat.items()
-    }
+    steps = {name: _steps(x) for name, x in flat.items()}
     count = sum(x.numel() for x in flat.values()) * len(OFFSETS)
     moved, row = {}, 1  # environment 0 is not moved
     for name, x in flat.items():
@@ -45,6 +42,13 @@ def central_differences(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> tup
     return {
         name: (g / steps[name]).reshape(inputs[name].shape) for (name, x), g in zip(flat.items(), gradients)
     }, value[0]
+
+
+def _steps(x: Tensor) -> Tensor:
+    if not x.numel():
+        return x
+    largest = x.abs().max().item() or 1.0
+    return STEP * x.abs().clamp(min=0.1 * largest)
 
 
 def compare(gradient: Inputs, reference: Inputs, value: Tensor, inputs: Inputs) -> float:
@@ -74,9 +78,7 @@ def check_gradient(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> None:
 
 def autograd(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> Inputs:
     """By backward through a batch of three environments of which the other two are moved a little."""
-    batch = {
-        name: torch.stack([x * 1.001, x, x * 0.999]).detach().requires_grad_() for name, x in inputs.items()
-    }
+    batch = {name: torch.stack([x * 1.001, x, x * 0.999]).detach().requires_grad_() for name, x in inputs.items()}
     losses = loss(batch)
     assert losses.shape == (3,)
     gradients = torch.autograd.grad(losses.sum(), list(batch.values()), allow_unused=True)

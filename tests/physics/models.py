@@ -77,8 +77,9 @@ def random_joint(kind: str, rng: np.random.Generator, dim: int, passive: bool) -
 
 
 def random_motor(rng: np.random.Generator) -> bd.Motor:
-    limits = [None, (-1.0, 1.5)][rng.integers(2)]
-    options = {"gear": rng.uniform(0.5, 2.0), "limits": limits, "force_limits": [None, (-4.0, 3.0)][rng.integers(2)]}
+    """With limits of the control or of the force: not of both, or `status.clipped` would not tell all changes."""
+    limits = [{}, {"limits": (-1.0, 1.5)}, {"force_limits": (-4.0, 3.0)}][rng.integers(3)]
+    options = {"gear": rng.uniform(0.5, 2.0), **limits}
     kind = rng.integers(3)
     if kind == 0:
         return bd.Motor(**options)
@@ -123,7 +124,9 @@ def random_state(model: bd.Model, batch: int, seed: int = 0, scale: float = 1.0)
         q[:, a] = 1.0 + 0.1 * rng.normal(size=batch)
         if scale > 2.0:
             q[:, a : a + 4] = rng.normal(size=(batch, 4))
-            q[:, a : a + 4] *= rng.uniform(0.8, 1.2, (batch, 1)) / np.linalg.norm(q[:, a : a + 4], axis=1, keepdims=True)
+            q[:, a : a + 4] *= rng.uniform(0.8, 1.2, (batch, 1)) / np.linalg.norm(
+                q[:, a : a + 4], axis=1, keepdims=True
+            )
     return bd.State(torch.from_numpy(q), torch.from_numpy(v))
 
 

@@ -79,7 +79,7 @@ class Reference:
         return q
 
     def turn(self, q: np.ndarray) -> np.ndarray:
-        """[nv, nv], orthogonal: our velocities to Pinocchio's; turns the linear ones of free joints to the bodies' axes."""
+        """[nv, nv], orthogonal: our velocities to Pinocchio's, with those of free joints in the bodies' axes."""
         turn = np.eye(self.model.nv)
         for i in self._free():
             a, b = coordinates(self.model, i)
@@ -112,9 +112,9 @@ class Reference:
         return turn.T @ tau + self.armature * vdot
 
     def forward_dynamics(self, q: np.ndarray, v: np.ndarray, tau: np.ndarray, wrenches: np.ndarray) -> np.ndarray:
-        """By the articulated-body algorithm; wrenches [nlink, 6]: force and torque at the center of mass, in world axes.
+        """By the articulated-body algorithm; wrenches [nlink, 6]: force and torque at the center of mass, world axes.
 
-        Armature of free joints resists the acceleration in the world, which is not Pinocchio's: it enters as a force then.
+        Armature of free joints resists the acceleration in the world, which Pinocchio's does not: then by M⁻¹.
         """
         forces, turn, free = self._wrenches(q, wrenches), self.turn(q), np.zeros(self.model.nv, bool)
         for i in self._free():

@@ -42,7 +42,10 @@ def everything(sim, rows, wrenches=True):
 @pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_bits(dtype, integrator):
-    check(bd.Simulator(all_joints(3), 0.01, integrator=integrator, dtype=dtype, threads=1, specialize=False), wrenches=True)
+    check(
+        bd.Simulator(all_joints(3), 0.01, integrator=integrator, dtype=dtype, threads=1, specialize=False),
+        wrenches=True,
+    )
 
 
 def test_bits_of_a_specialised_model():
@@ -56,7 +59,9 @@ def test_bits_of_a_specialised_robot():
 
 def check(sim, wrenches):
     sims = [
-        bd.Simulator(sim.model, sim.dt, integrator=sim.integrator, dtype=sim.dtype, threads=n, specialize=sim.specialize)
+        bd.Simulator(
+            sim.model, sim.dt, integrator=sim.integrator, dtype=sim.dtype, threads=n, specialize=sim.specialize
+        )
         for n in (2, 3)
     ]
     together = everything(sim, slice(None), wrenches)

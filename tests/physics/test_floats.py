@@ -72,15 +72,20 @@ def test_step(integrator, dim):
 def test_rollout(integrator, every):
     model, state, controls, _ = example()
     rows = -(-STEPS // every)
-    path_q, path_v, status = (Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS)))
+    path_q, path_v, status = (
+        Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS))
+    )
+    last_q, last_v = Floats([None] * model.nq), Floats([None] * model.nv)
     rollout.rollout(
         world_of(model), integrator, Floats(state.q.tolist()), Floats(state.v.tolist()), Rows(controls.numpy()), None,
-        path_q, path_v, status, STEPS, every, DT,
+        path_q=path_q, path_v=path_v, last_q=last_q, last_v=last_v, status=status, steps=STEPS, every=every, h=DT,
     )  # fmt: skip
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls, adjoint=bd.Checkpoint(every))
     close(path_q.values, right.q[1:])
     close(path_v.values, right.v[1:])
+    close(last_q.values, right.q[-1])
+    close(last_v.values, right.v[-1])
     assert status.values[:, 0].all()
     assert status.values[:, 1].tolist() == right.status.clipped.tolist()
 
@@ -114,5 +119,10 @@ def test_inverse_dynamics_and_poses():
     poses, path = link_poses(world, q, v), sim.rollout(state, steps=1)
     for k, body in enumerate(model.bodies):
         record = poses.get(int(model.body_link[k]) + 1, 18)
-        right = (path.rotation(body)[0].flatten(), path.position(body)[0], path.angular_velocity(body)[0], path.velocity(body)[0])
+        right = (
+            path.rotation(body)[0].flatten(),
+            path.position(body)[0],
+            path.angular_velocity(body)[0],
+            path.velocity(body)[0],
+        )
         close(record, torch.cat(right))

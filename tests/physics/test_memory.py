@@ -113,3 +113,25 @@ def test_rollout_is_a_chain_of_steps(integrator):
     assert torch.equal(path.q, q)
     assert torch.equal(path.v, v)
     assert_same(gradients(loss_of(path.q, path.v, path.steps), x), gradients(loss_of(q, v, path.steps), x))
+
+
+@pytest.mark.parametrize("also_path", [False, True])
+@pytest.mark.parametrize(
+    "adjoint", [None, bd.Checkpoint(5), bd.Checkpoint(12), bd.Truncated(3), bd.Truncated(5), bd.Truncated(12)], ids=repr
+)
+def test_last_state(adjoint, also_path):
+    """`path.last` is the last row of the path, in gradients too."""
+    model = all_joints(1)
+    sim, x = bd.Simulator(model, DT, specialize=False), leaves(model)
+    path = path_of(sim, x, adjoint)
+    assert torch.equal(path.last.q, path.q[-1])
+    assert torch.equal(path.last.v, path.v[-1])
+    both = []
+    for q, v in (path.last, (path.q[-1], path.v[-1])):
+        loss = (q * weights(*q.shape, seed=1)).sum() + (v * weights(*v.shape, seed=2)).sum()
+        if also_path:
+            loss = loss + loss_of(path.q, path.v, path.steps)
+        gradient = torch.autograd.grad(loss, list(x.values()), retain_graph=True)
+        both.append(dict(zip(x, gradient)))
+    assert_same(*both)
+    assert both[0]["controls"][-1].abs().max() > 0

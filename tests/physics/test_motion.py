@@ -1,5 +1,6 @@
 """Motions whose laws are known: closed forms, conserved quantities, orders of accuracy."""
 
+import itertools
 import math
 
 import numpy as np
@@ -43,7 +44,7 @@ def matrix(record):
 
 
 def momenta(model, path):
-    """Linear momentum, angular momentum about the world's origin, kinetic energy, [T, 3], [T, 3] and [T]; unbatched, 3D."""
+    """Linear momentum [T, 3], angular momentum about the world's origin [T, 3], kinetic energy [T]; of one 3D world."""
     linear, angular, energy = 0.0, 0.0, 0.0
     for k, body in enumerate(model.bodies):
         mass, com, inertia = (model.parameter(name)[k] for name in ("mass", "com", "inertia"))
@@ -60,7 +61,9 @@ def momenta(model, path):
 def test_time():
     path = simulate(pendulum(), 0.1, 7, adjoint=bd.Checkpoint(3))
     assert path.time.dtype == torch.float64
-    torch.testing.assert_close(path.time, 0.1 * torch.tensor([0.0, 3.0, 6.0, 7.0], dtype=torch.float64), rtol=1e-15, atol=0)
+    torch.testing.assert_close(
+        path.time, 0.1 * torch.tensor([0.0, 3.0, 6.0, 7.0], dtype=torch.float64), rtol=1e-15, atol=0
+    )
 
 
 # ---------------------------------------------------------------------------------------------- pendulum and spring
@@ -80,7 +83,7 @@ def test_energy_of_a_pendulum_stays_bounded():
         first, last = error[: len(error) // 10].max(), error[-len(error) // 10 :].max()
         assert 0.9 < last / first < 1.1  # no drift over 120 periods
     assert wobble[0] < 0.06 * G * LENGTH
-    for coarse, fine in zip(wobble, wobble[1:]):
+    for coarse, fine in itertools.pairwise(wobble):
         assert 1.9 < coarse / fine < 2.1
 
 
@@ -260,7 +263,11 @@ def test_quaternions_stay_unit(integrator):
 @pytest.mark.parametrize("specialize", [False, True])
 def test_order_of_the_integrators(specialize):
     """Halving dt halves the error of semi-implicit Euler, and quarters that of the midpoint rule."""
-    model = random_tree(["free", "hinge", "ball", "slider", "planar"], seed=7) if not specialize else pendulum(1.0, damping=0.1)
+    model = (
+        random_tree(["free", "hinge", "ball", "slider", "planar"], seed=11)
+        if not specialize
+        else pendulum(1.0, damping=0.1)
+    )
     model_state = random_state(model, 1)
     state = bd.State(model_state.q[0], model_state.v[0])
 
@@ -272,7 +279,7 @@ def test_order_of_the_integrators(specialize):
     exact = (4 * end(MIDPOINT, 8192) - end(MIDPOINT, 4096)) / 3
     for integrator, ratio in ((EULER, 2), (MIDPOINT, 4)):
         coarse, fine = ((end(integrator, n) - exact).norm() for n in (400, 800))
-        assert coarse / fine == pytest.approx(ratio, rel=0.05)
+        assert coarse / fine == pytest.approx(ratio, rel=0.02)
 
 
 # ---------------------------------------------------------------------------------------------- twins, limits, faults
@@ -299,7 +306,9 @@ def test_planar_scene_and_its_spatial_twin(integrator):
         body("cart", 1.0, 0.3, (0.1, 0.0), (0.2, 0.1), 0.4)
         scene.add_joint("rail", bd.Slider(axis=at(1, 0.2), damping=0.3), child="cart")
         body("pole", 0.5, 0.1, (0.0, 0.2), (0.3, 0.6), -0.7)
-        scene.add_joint("hinge", bd.Hinge(stiffness=2.0, rest=0.3, **axis), parent="cart", child="pole", anchor=at(0.2, 0.3))
+        scene.add_joint(
+            "hinge", bd.Hinge(stiffness=2.0, rest=0.3, **axis), parent="cart", child="pole", anchor=at(0.2, 0.3)
+        )
         body("plate", 0.4, 0.05, (0.03, 0.04), (0.5, 1.0), 0.2)
         scene.add_joint("planar", bd.Planar(armature=0.1, stiffness=1.0), parent="pole", child="plate")
         scene.add_motor("servo", bd.PositionServo(kp=3.0, kv=0.2, force_limits=(-1, 1)), joint="hinge")
@@ -384,25 +393,36 @@ def test_motors_saturate(integrator):
 
 @pytest.mark.parametrize("specialize", [False, True])
 def test_faults_stay_in_their_environment(specialize):
-    """Overflow and the NaN it makes are reported where they happen, and change no bit elsewhere, in gradients neither."""
+    """NaN and overflow are reported where they happen, and change no bit elsewhere, in gradients neither."""
     model = random_tree(["free", "hinge"], seed=5)
-    sim = bd.Simulator(model, 0.01, specialize=specialize)
-    state, bad = random_state(model, 20), (3, 11)
+    sim = bd.Simulator(model, 0.01, specialize=specialize, nonfinite="mark")
+    state, bad = random_state(model, 20), [3, 11]
+    fine = [k for k in range(20) if k not in bad]
 
     def run(q, v):
         q, v = q.clone().requires_grad_(), v.clone().requires_grad_()
         path = sim.rollout(bd.State(q, v), steps=30)
-        path.q[:, [k for k in range(20) if k not in bad]].sum().backward()
+        path.q[:, fine].sum().backward()
         return path, q.grad, v.grad
 
     good = run(state.q, state.v)
     q, v = state.q.clone(), state.v.clone()
-    v[3], v[11, 4] = 1e300, 1e200
+    q[3, 0], v[11, 4] = math.nan, 1e200
     faulty = run(q, v)
-    fine = [k for k in range(20) if k not in bad]
-    for mine, right in ((faulty[0].q[:, fine], good[0].q[:, fine]), *((faulty[k][fine], good[k][fine]) for k in (1, 2))):
+    for mine, right in (
+        (faulty[0].q[:, fine], good[0].q[:, fine]),
+        *((faulty[k][fine], good[k][fine]) for k in (1, 2)),
+    ):
         assert torch.equal(mine, right)
     assert good[0].status.finite.all()
     assert faulty[0].status.finite[:, fine].all()
-    assert not faulty[0].status.finite[-1, bad].any()
-    assert not torch.isfinite(faulty[0].v[-1, bad]).all(-1).any()
+    assert not faulty[0].status.finite[:, 3].any()
+    assert not faulty[0].status.finite[-1, 11]
+
+
+def test_overflow_is_announced():
+    model = random_tree(["free", "hinge"], seed=5)
+    state = random_state(model, 20)
+    state.v[11, 4] = 1e200
+    with pytest.warns(RuntimeWarning, match="environment 11 is no longer finite"):
+        bd.Simulator(model, 0.01, specialize=False).rollout(state, steps=30)

@@ -9,6 +9,7 @@ import torch
 from models import FLOATING, IGNORE, MJCF, quaternions, random_inertia, random_quaternion, robot, robot_path
 
 import backdrive as bd
+from backdrive.model import layout
 
 STEPS = 100
 TOLERANCE = 1e-10  # relative to the largest coordinate, or 1
@@ -45,12 +46,21 @@ def start(model: bd.Model, seed: int, scale: float) -> tuple[np.ndarray, np.ndar
     return q, v
 
 
+def torques(model: bd.Model, controls: np.ndarray) -> np.ndarray:
+    """Of the motors of a URDF: the control is the torque, within the joint's effort limits."""
+    assert set(model.motor_kinds) <= {"torque"}
+    records = model.constants[layout.motor_start(model.nlink, model.nq) :][: model.nu * layout.MOTOR].reshape(
+        model.nu, -1
+    )
+    return np.clip(controls, records[:, layout.FORCE_LOW], records[:, layout.FORCE_HIGH])
+
+
 def check(
     model: bd.Model, theirs: mujoco.MjModel, dt: float, seed: int = 0, scale: float = 0.3, specialize: bool = False,
     wrenches: bool = True, strength: float = 1.0,
 ) -> None:  # fmt: skip
     rng = np.random.default_rng(seed)
-    assert (theirs.nq, theirs.nv, theirs.nu) == (model.nq, model.nv, model.nu)
+    assert (theirs.nq, theirs.nv) == (model.nq, model.nv)
     controls = 1.2 * rng.normal(size=(STEPS, model.nu))
     loads = np.zeros((STEPS, model.nbody, 6))
     if wrenches:
@@ -65,7 +75,10 @@ def check(
     data = mujoco.MjData(theirs)
     data.qpos[:], data.qvel[:] = q, v
     for t in range(STEPS):
-        data.ctrl[:] = controls[t]
+        if theirs.nu == model.nu:
+            data.ctrl[:] = controls[t]
+        else:  # MuJoCo has no motors in URDFs
+            data.qfrc_applied[model.motor_v] = torques(model, controls[t])
         if wrenches:
             data.xfrc_applied[1:] = loads[t]
         mujoco.mj_step(theirs, data)
@@ -119,9 +132,7 @@ def random_mjcf(seed: int) -> str:
         mass = rng.uniform(0.5, 2.0)
         xx, xy, xz, _, yy, yz, _, _, zz = random_inertia(rng, mass).ravel()
         com = words(*0.1 * rng.normal(size=3))
-        ElementTree.SubElement(
-            body, "inertial", pos=com, mass=words(mass), fullinertia=words(xx, yy, zz, xy, xz, yz)
-        )
+        ElementTree.SubElement(body, "inertial", pos=com, mass=words(mass), fullinertia=words(xx, yy, zz, xy, xz, yz))
         kinds = [["free"], ["ball"], ["hinge"], ["slide", "hinge"], ["hinge", "slide", "hinge"], []]
         chosen = kinds[rng.integers(len(kinds))] if i else ["hinge"]
         if chosen == ["free"] and parent is not world:

@@ -101,7 +101,7 @@ def test_badly_conditioned_robot():
     sim, reference, state = bd.Simulator(model, 0.01, specialize=False), Reference(model), random_state(model, BATCH)
     vdot, nothing = sim.forward_dynamics(state), np.zeros((model.nlink, 6))
     for q, v, mine in zip(state.q.numpy(), state.v.numpy(), vdot.numpy()):
-        tau = reference.joint_forces(q, v, np.zeros(0))
+        tau = reference.joint_forces(q, v, np.zeros(model.nu))
         theirs, M = reference.forward_dynamics(q, v, tau, nothing), reference.mass_matrix(q)
         assert np.abs(mine - theirs).max() <= 1e-9 * np.abs(theirs).max()
         assert np.abs(M @ (mine - theirs)).max() <= 1e-12 * (np.abs(M) @ np.abs(theirs)).max()

@@ -22,8 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import llvmlite.binding as llvm
-
 _MAGIC = b"backdrive kernel 1\n"
 
 
@@ -53,6 +51,8 @@ def _source_hash() -> str:
 
 
 def key(*parts: Any) -> str:
+    import llvmlite.binding as llvm
+
     text = repr((_source_hash(), llvm.llvm_version_info, *parts))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -221,7 +221,7 @@ def _ordered(a: Any, b: Any) -> tuple:
     return (a, b) if rank[0] <= rank[1] else (b, a)
 
 
-# Arithmetic. Every rule is exact in floating point (up to the sign of zero), except x * (1 / x) = 1.
+# Arithmetic. On finite numbers every rule is exact (up to the sign of zero), except x * (1 / x) = 1.
 
 
 def add(a: Scalar, b: Scalar) -> Scalar:

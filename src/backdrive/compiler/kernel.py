@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import llvmlite.binding as llvm
-
 from . import cache
 from .graph import Graph, TraceError, traced
 from .llvm import FunctionEmitter, Types
@@ -93,7 +91,7 @@ class Subroutine:
 def _is_value(a: Any, kind: str) -> bool:
     if traced(a):
         return a.type == kind
-    return isinstance(a, {"i": int, "f": (int, float)}.get(kind, ()))
+    return isinstance(a, int) if kind == "i" else kind == "f" and isinstance(a, int | float)
 
 
 def subroutine(*kinds: str) -> Callable[[Callable[..., None]], Subroutine]:
@@ -189,6 +187,8 @@ class Kernel:
         return module, [count for _, count in graph.allocations]
 
     def compile(self, bits: int, lanes: int, target: Target) -> cache.Entry:
+        import llvmlite.binding as llvm
+
         module, scratch = self.trace(bits, lanes)
         text = "\n".join([module.text(), _entry(self.arguments, module.types, target)])
         machine = target.machine()
@@ -207,6 +207,8 @@ class Executable:
     """A loaded kernel: call it through `launch.run`."""
 
     def __init__(self, arguments: Sequence[Argument], lanes: int, target: Target, entry: cache.Entry) -> None:
+        import llvmlite.binding as llvm
+
         self.arguments, self.lanes = tuple(arguments), lanes
         self.operations = entry.operations
         self._scratch = entry.scratch

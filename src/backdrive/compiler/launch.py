@@ -23,29 +23,21 @@ _pool_lock = threading.Lock()
 def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]) -> None:
     """Run over environments 0 ... batch - 1.
 
-    `values`: for Rows (address, stride between environments, stride between times; in elements), for Table and Ints
-    an address, for Integer an int, for Number a float. The caller answers for the shapes.
+    `values`: for Rows (address, stride between environments, stride between times; in elements), for Table and Ints an
+    address, for Integer an int, for Number a float. The caller answers for the shapes.
     """
-    words: list[int] = []
-    for name, kind in executable.layout:
-        if kind is Rows:
-            words += values[name]
-        elif kind is Number:
-            words.append(_float_bits(values[name]))
-        else:
-            words.append(values[name])
-    block = executable.block(*words)
+    block = _block(executable, values)
     scratch = executable.scratch_bytes(tuple([values[name] for name in executable.integers]))
     packs = -(-batch // executable.lanes)
     parts = max(1, min(threads, packs))
-    if parts == 1:
-        executable.call(block, _scratch(scratch), 0, batch)
-        return
     ends = [min(batch, (packs * k // parts) * executable.lanes) for k in range(parts + 1)]
 
     def part(k: int) -> None:
         executable.call(block, _scratch(scratch), ends[k], ends[k + 1])
 
+    if parts == 1:
+        part(0)
+        return
     futures: list[Future] = []
     try:
         for k in range(1, parts):
@@ -55,6 +47,19 @@ def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]
         _finish(futures)
     for future in futures:
         future.result()
+
+
+def _block(executable: Executable, values: dict[str, Any]) -> Any:
+    """The arguments as the kernel's entry wants them: words of eight bytes."""
+    words: list[int] = []
+    for name, kind in executable.layout:
+        if kind is Rows:
+            words += values[name]
+        elif kind is Number:
+            words.append(_float_bits(values[name]))
+        else:
+            words.append(values[name])
+    return executable.block(*words)
 
 
 @functools.lru_cache(64)

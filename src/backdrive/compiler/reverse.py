@@ -49,39 +49,40 @@ def _pull_back(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
     op, args, _ = tape.nodes[index]
     y, bar = Value(tape, index, "f", tape.body), bars[index]
 
-    def give(x: Scalar, contribution: Scalar) -> None:
-        _contribute(tape, bars, x, contribution)
+    def give(*contributions: tuple[Scalar, Scalar]) -> None:
+        for x, contribution in contributions:
+            _contribute(tape, bars, x, contribution)
 
     if op == "leaf":
         return
-    a, b = args[0], args[1] if len(args) > 1 else None
+    a, b = (*args, None)[:2]
     if op == "add":
-        give(a, bar), give(b, bar)
+        give((a, bar), (b, bar))
     elif op == "sub":
-        give(a, bar), give(b, -bar)
+        give((a, bar), (b, -bar))
     elif op == "mul":
-        give(a, bar * b), give(b, bar * a)
+        give((a, bar * b), (b, bar * a))
     elif op == "div":
         scaled = bar / b
-        give(a, scaled), give(b, -(scaled * y))
+        give((a, scaled), (b, -(scaled * y)))
     elif op == "neg":
-        give(a, -bar)
+        give((a, -bar))
     elif op == "sqrt":
-        give(a, 0.5 * bar / y)
+        give((a, 0.5 * bar / y))
     elif op == "sin":
-        give(a, bar * scalar.cos(a))
+        give((a, bar * scalar.cos(a)))
     elif op == "cos":
-        give(a, -(bar * scalar.sin(a)))
+        give((a, -(bar * scalar.sin(a))))
     elif op == "atan2":
         scaled = bar / (a * a + b * b)
-        give(a, scaled * b), give(b, -(scaled * a))
+        give((a, scaled * b), (b, -(scaled * a)))
     elif op == "abs":
-        give(a, scalar.select(a < 0.0, -bar, bar))
+        give((a, scalar.select(a < 0.0, -bar, bar)))
     elif op in ("min", "max"):
         first = a < b if op == "min" else b < a
-        give(a, scalar.select(first, bar, 0.0)), give(b, scalar.select(first, 0.0, bar))
+        give((a, scalar.select(first, bar, 0.0)), (b, scalar.select(first, 0.0, bar)))
     elif op == "select":
-        give(b, scalar.select(a, bar, 0.0)), give(args[2], scalar.select(a, 0.0, bar))
+        give((b, scalar.select(a, bar, 0.0)), (args[2], scalar.select(a, 0.0, bar)))
     elif op not in ("floor", "round", "to_float"):  # those are piecewise constant
         raise TraceError(f"vjp through '{op}'")
 

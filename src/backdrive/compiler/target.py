@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import llvmlite.binding as llvm
+if TYPE_CHECKING:
+    import llvmlite.binding as llvm
+
+# llvmlite is imported where it is used: loading it takes longer than the rest of the package.
 
 
 @dataclass(frozen=True)
@@ -25,6 +29,8 @@ class Target:
         return self.triple.startswith(("x86_64", "i686"))
 
     def machine(self) -> llvm.TargetMachine:
+        import llvmlite.binding as llvm
+
         return llvm.Target.from_triple(self.triple).create_target_machine(
             cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small", jit=True
         )
@@ -32,6 +38,8 @@ class Target:
 
 @functools.cache
 def host() -> Target:
+    import llvmlite.binding as llvm
+
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()
     features = llvm.get_host_cpu_features()

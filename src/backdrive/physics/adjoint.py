@@ -29,7 +29,7 @@ from .forces import motor_force, passive_force
 from .integrate import Integrator, Midpoint
 from .joints import JOINTS, Fixed, Joint
 from .kinematics import turn
-from .spatial import BODY, ZERO6, Vec
+from .spatial import BODY, Vec
 from .step import axpy, midpoint_stages
 from .world import Link, World
 
@@ -247,13 +247,9 @@ def dynamics_adjoint(
     dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Bars,
 ) -> None:  # fmt: skip
     """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs."""
-    n, nv, frames = world.nlink, world.nv, dynamics.frames
-    w, lam, virtual, forces = workspace(nv), workspace(nv), workspace(nv), workspace((n + 1) * 6)
+    w, lam, virtual = workspace(world.nv), workspace(world.nv), workspace(world.nv)
     turn(world, q, vdot_bar, w)
-    forces.put(0, ZERO6)
-    for i in world.links():
-        forces.put(i + 1, ZERO6)
-    N = solve(world, frames, dynamics.factors, w, forces, lam)
+    N = solve(world, dynamics.frames, dynamics.factors, w, lam)
     turn(world, q, lam, virtual, back=True)
     power_adjoint(world, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars)
     forces_adjoint(world, q, v, v_damped, controls, virtual, damped_bar, bars)

@@ -1,10 +1,8 @@
-"""Forward dynamics: M(q) z = τ - c(q, v), in three parts that contact and the adjoint use too.
+"""Forward dynamics: M(q) z = τ - c(q, v), by the articulated-body algorithm (Featherstone), in O(links).
 
-    bias     c: the forces that keep every link on its way when no joint accelerates (recursive Newton-Euler)
-    factor   M = (articulated inertias U, d of every joint): the articulated-body algorithm's backward sweep
-    solve    M⁻¹ τ, given the factors: one sweep to the root, one to the leaves
-
-All in O(links). Joints of several coordinates are eliminated one column at a time.
+unforced_motion   poses, velocities, and the forces that keep every link on its way when no joint accelerates: c
+factor            M, as the articulated inertias U, d of its joints, which are eliminated one column at a time
+solve             M⁻¹ with these factors; also for other right-hand sides (the adjoint's, contact's)
 """
 
 from __future__ import annotations
@@ -15,35 +13,52 @@ from ..compiler import Scalar, loop, workspace
 from . import spatial as sp
 from .bodies import Bodies
 from .forces import generalised_forces
-from .kinematics import Frames, kinematics, turn
+from .kinematics import Frames, place_link, turn
 from .spatial import BODY, IDENTITY, INERTIA, ZERO3, ZERO6, Vec
 from .world import World
 
 
-def bias(world: World, bodies: Bodies, frames: Frames) -> tuple[Any, Any]:
-    """Accelerations (α, a) of the links when z = 0, and the forces they take, gravity included: arrays over links.
+class Motion:
+    """Arrays over links: poses and velocities (`frames`), accelerations (α, a) and forces (n, f)."""
+
+    def __init__(self, world: World) -> None:
+        n = world.nlink
+        self.frames = Frames(world)
+        self.accelerations, self.forces = workspace((n + 1) * 6), workspace((n + 1) * 6)
+        self.fields = workspace((n + 1) * 9)
+        # Weight is felt as if the world accelerated upwards.
+        self.accelerations.put(0, (*ZERO3, *sp.neg(world.gravity())))
+        self.forces.put(0, ZERO6)
+        self.fields.put(0, (0.0,) * 9)
+
+
+def bias_link(world: World, bodies: Bodies, motion: Motion, i: Any) -> None:
+    """Acceleration (α, a) of link i when z = 0, and the force that takes, gravity included.
 
     a is the acceleration of the point at the link's origin: that of the parent's point there, the Coriolis term of the
     joint velocity u, and the joint's own.
     """
-    n = world.nlink
-    accelerations, forces, fields = workspace((n + 1) * 6), workspace((n + 1) * 6), workspace((n + 1) * 9)
-    # Weight is felt as if the world accelerated upwards.
-    accelerations.put(0, (*ZERO3, *sp.neg(world.gravity())))
-    fields.put(0, (0.0,) * 9)
-    forces.put(0, ZERO6)
+    frames = motion.frames
+    (R, p), parent = frames.pose(i), world.parent(i)
+    velocity = frames.joint_velocity.get(i, 6)
+    w, u = velocity[:3], velocity[3:]
+    above, carried = motion.accelerations.get(parent, 6), sp.unrotate(R, frames.angular_velocity.get(parent, 3))
+    alpha = sp.unrotate(R, above[:3], sp.cross(carried, w))
+    coriolis = sp.cross(sp.scale(2.0, carried), u, frames.drift.get(i, 3))
+    a = sp.unrotate(R, sp.rotate(motion.fields.get(parent, 9), p, above[3:]), coriolis)
+    A = sp.rigid_field(frames.angular_velocity.get(i + 1, 3), alpha)
+    motion.accelerations.put(i + 1, (*alpha, *a))
+    motion.fields.put(i + 1, A)
+    motion.forces.put(i + 1, sp.newton_euler(bodies.moments.get(i + 1, BODY), a, A))
+
+
+def unforced_motion(world: World, bodies: Bodies, q: Any, v: Any) -> Motion:
+    """The outward sweep: how the links move when z = 0, and the forces they take."""
+    motion = Motion(world)
     for i in world.links():
-        (R, p), parent = frames.pose(i), world.parent(i)
-        w, u = frames.joint_velocity.at(i * 6).get(0, 3), frames.joint_velocity.at(i * 6 + 3).get(0, 3)
-        above, carried = accelerations.get(parent, 6), sp.unrotate(R, frames.angular_velocity.get(parent, 3))
-        alpha = sp.unrotate(R, above[:3], sp.cross(carried, w))
-        coriolis = sp.cross(sp.scale(2.0, carried), u, frames.drift.get(i, 3))
-        a = sp.unrotate(R, sp.rotate(fields.get(parent, 9), p, above[3:]), coriolis)
-        A = sp.rigid_field(frames.angular_velocity.get(i + 1, 3), alpha)
-        accelerations.put(i + 1, (*alpha, *a))
-        fields.put(i + 1, A)
-        forces.put(i + 1, sp.newton_euler(bodies.moments.get(i + 1, BODY), a, A))
-    return accelerations, forces
+        place_link(world, q, v, motion.frames, i)
+        bias_link(world, bodies, motion, i)
+    return motion
 
 
 def applied_force(com: Vec, W: Vec, wrench: Vec) -> Vec:
@@ -62,14 +77,14 @@ def world_rotations(world: World, frames: Frames) -> Any:
 
 
 class Factors:
-    """U = I s, d = s · U + armature, as U, U / d and 1 / d of every coordinate of v."""
+    """U = I s and 1 / d, d = s · U + armature, of every coordinate of v (I: the articulated inertia of its link)."""
 
     def __init__(self, world: World) -> None:
-        self.U, self.scaled, self.inverse = workspace(world.nv * 6), workspace(world.nv * 6), workspace(world.nv)
+        self.U, self.inverse = workspace(world.nv * 6), workspace(world.nv)
 
 
 def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
-    """Eliminate the joints from the leaves to the root.
+    """The inward sweep that eliminates the joints, and passes what is left of a link's inertia on to its parent.
 
     `damping_time` h adds h times the joint damping to the armature: it is then implicit, (M + h D) z = τ - D v - c.
     """
@@ -85,22 +100,24 @@ def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -
             I, s = inertias.get(i + 1, INERTIA), frames.S.get(b + k, 6)
             U = sp.inertia_mul(I, s)
             inverse = 1.0 / (sp.dot(s, U) + extra)
-            scaled = sp.scale(inverse, U)
             factors.U.put(b + k, U)
-            factors.scaled.put(b + k, scaled)
             factors.inverse[b + k] = inverse
-            inertias.put(i + 1, sp.rank_one_update(I, scaled, U))
+            inertias.put(i + 1, sp.rank_one_update(I, sp.scale(inverse, U), U))
         R, p = frames.pose(i)
         inertias.accumulate(world.parent(i), sp.inertia_to_parent(R, p, inertias.get(i + 1, INERTIA)))
     return factors
 
 
-def solve(world: World, frames: Frames, factors: Factors, tau: Any, forces: Any, z: Any) -> Any:
+def solve(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> Any:
     """z = M⁻¹ (τ - Sᵀ forces), and the accelerations of the links that it causes (an array over links).
 
-    `forces` (over links) are overwritten. τ and z are turned into the links' axes (`joints`).
+    `forces` (over links, or None) are overwritten. τ and z are turned into the links' axes (`joints`).
     """
-    accelerations = workspace((world.nlink + 1) * 6)
+    if forces is None:
+        forces = workspace((world.nlink + 1) * 6)
+        forces.put(0, ZERO6)
+        for i in world.links():
+            forces.put(i + 1, ZERO6)
     for i in world.links(reverse=True):
         b = world.velocity(i)
         for k in loop(world.dofs(i)):
@@ -109,13 +126,14 @@ def solve(world: World, frames: Frames, factors: Factors, tau: Any, forces: Any,
             z[b + k] = u
             forces.put(i + 1, tuple(f + u * x for f, x in zip(force, factors.U.get(b + k, 6), strict=True)))
         forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
+    accelerations = workspace((world.nlink + 1) * 6)
     accelerations.put(0, ZERO6)
     for i in world.links():
         b = world.velocity(i)
         accelerations.put(i + 1, sp.motion_to_child(*frames.pose(i), accelerations.get(world.parent(i), 6)))
         for k in loop(world.dofs(i), reverse=True):
             a = accelerations.get(i + 1, 6)
-            x = z[b + k] - sp.dot(factors.scaled.get(b + k, 6), a)
+            x = z[b + k] - factors.inverse[b + k] * sp.dot(factors.U.get(b + k, 6), a)
             z[b + k] = x
             accelerations.put(i + 1, tuple(y + x * s for y, s in zip(a, frames.S.get(b + k, 6), strict=True)))
     return accelerations
@@ -141,18 +159,19 @@ def forward_dynamics(
     `wrenches` over links, or None. `factors` of the same q may be given.
     """
     result = Dynamics()
-    result.frames = frames = kinematics(world, q, v)
+    motion = unforced_motion(world, bodies, q, v)
+    frames = result.frames = motion.frames
+    result.accelerations = motion.accelerations
     tau, z, result.vdot = workspace(world.nv), workspace(world.nv), workspace(world.nv)
     result.clipped = generalised_forces(world, q, v, v_damped, controls, tau)
     turn(world, q, tau, tau)
-    result.accelerations, forces = bias(world, bodies, frames)
     if wrenches is not None:
         result.rotations = world_rotations(world, frames)
         for i in world.links():
             applied = applied_force(world.link(i).com, result.rotations.get(i + 1, 9), wrenches.get(i, 6))
-            forces.accumulate(i + 1, sp.neg(applied))
+            motion.forces.accumulate(i + 1, sp.neg(applied))
     result.factors = factors or factor(world, bodies, frames, damping_time)
-    caused = solve(world, frames, result.factors, tau, forces, z)
+    caused = solve(world, frames, result.factors, tau, z, motion.forces)
     for i in world.links():
         result.accelerations.accumulate(i + 1, caused.get(i + 1, 6))
     turn(world, q, z, result.vdot, back=True)

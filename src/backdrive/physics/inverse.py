@@ -9,8 +9,8 @@ from ..model import layout
 from . import spatial as sp
 from .adjoint import Bars, bodies_adjoint, dynamics_adjoint, power_adjoint, zero
 from .bodies import Bodies, body_moments
-from .dynamics import Dynamics, bias, forward_dynamics
-from .kinematics import kinematics, turn
+from .dynamics import Dynamics, forward_dynamics, unforced_motion
+from .kinematics import turn
 from .rollout import constants_size, copy, gradient_memory
 from .spatial import BODY, ZERO6
 from .world import World
@@ -32,11 +32,11 @@ def accelerate(world: World, dynamics: Dynamics, z: Any) -> Any:
 def inverse_dynamics(world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, tau: Any) -> Dynamics:
     """Fill tau [nv] with M v̇ + c (recursive Newton-Euler; the armature is part of M)."""
     dynamics = Dynamics()
-    dynamics.frames = frames = kinematics(world, q, v)
+    motion = unforced_motion(world, bodies, q, v)
+    frames = dynamics.frames = motion.frames
+    dynamics.accelerations, dynamics.vdot = motion.accelerations, vdot
     z = workspace(world.nv)
     turn(world, q, vdot, z)
-    dynamics.vdot = vdot
-    dynamics.accelerations, _ = bias(world, bodies, frames)
     caused, forces = accelerate(world, dynamics, z), workspace((world.nlink + 1) * 6)
     forces.put(0, ZERO6)
     for i in world.links():

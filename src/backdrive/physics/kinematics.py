@@ -22,16 +22,16 @@ class Frames:
         self.S = workspace(world.nv * 6)
         self.joint_velocity, self.drift = workspace(n * 6), workspace(n * 3)
         self.angular_velocity = workspace((n + 1) * 3)
+        self.angular_velocity.put(0, ZERO3)
 
     def pose(self, i: Any) -> tuple[Vec, Vec]:
         return self.R.get(i, 9), self.p.get(i, 3)
 
 
-def kinematics(world: World, q: Any, v: Any) -> Frames:
-    """Pose of every link in its parent, joint columns S, joint velocities S y, and angular velocities ω = Rᵀ ωₚ + w."""
-    frames = Frames(world)
+def place_link(world: World, q: Any, v: Any, frames: Frames, i: Any) -> None:
+    """Pose of link i in its parent, joint columns S, joint velocity S y, and angular velocity ω = Rᵀ ωₚ + w."""
 
-    def place(joint: type[Joint], i: Any) -> None:
+    def place(joint: type[Joint]) -> None:
         a, b = world.position(i), world.velocity(i)
         link, qi = world.link(i), q.at(a).get(0, joint.nq)
         R, p = joint.pose(link, qi)
@@ -43,13 +43,10 @@ def kinematics(world: World, q: Any, v: Any) -> Frames:
         frames.joint_velocity.put(i, velocity)
         frames.drift.put(i, joint.drift(velocity))
 
-    frames.angular_velocity.put(0, ZERO3)
-    for i in world.links():
-        switch(world.kind(i), [partial(place, joint) for joint in JOINTS], i)
-        inherited = frames.angular_velocity.get(world.parent(i), 3)
-        w = frames.joint_velocity.get(i, 6)[:3]
-        frames.angular_velocity.put(i + 1, sp.unrotate(frames.R.get(i, 9), inherited, w))
-    return frames
+    switch(world.kind(i), [partial(place, joint) for joint in JOINTS])
+    inherited = frames.angular_velocity.get(world.parent(i), 3)
+    w = frames.joint_velocity.get(i, 6)[:3]
+    frames.angular_velocity.put(i + 1, sp.unrotate(frames.R.get(i, 9), inherited, w))
 
 
 def turn(world: World, q: Any, source: Any, target: Any, back: bool = False) -> None:
