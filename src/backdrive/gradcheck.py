@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .model import State
+from .operators import unchecked_parameters
 from .simulator import Simulator
 from .trajectory import Trajectory
 
@@ -82,10 +83,15 @@ def gradcheck(
 
     The simulator must be of dtype float64: differences in float32 say nothing.
     """
+    if not isinstance(simulator, Simulator):
+        raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
     if simulator.dtype != torch.float64:
         raise TypeError("gradcheck needs a simulator of dtype torch.float64: differences in float32 are too rough")
     generator = generator or torch.Generator().manual_seed(0)
-    inputs: Inputs = {"q": state.q, "v": state.v}
+    with torch.no_grad():
+        path = simulator.rollout(state, controls, steps=steps, wrenches=wrenches, parameters=parameters)
+    q, v = state
+    inputs: Inputs = {"q": q, "v": v}
     if controls is not None:
         inputs["controls"] = controls
     if wrenches is not None:
@@ -99,8 +105,6 @@ def gradcheck(
             State(x["q"], x["v"]), x.get("controls"), steps=steps, wrenches=x.get("wrenches"), parameters=values
         )
 
-    with torch.no_grad():
-        path = path_of(inputs)
     weights = [torch.randn(y.shape, generator=generator, dtype=torch.float64) for y in (path.q, path.v)]
 
     def loss_of(x: Inputs) -> tuple[Tensor, Tensor]:
@@ -156,8 +160,10 @@ def _compare(
     `function` returns a value, or one for each row of the inputs, and the modes (which limits act).
     """
     leaves = {name: inputs[name].clone().requires_grad_() for name in names}
-    value, modes = function({**inputs, **leaves})
-    gradients = torch.autograd.grad(value.sum(), list(leaves.values()))
+    with torch.enable_grad():
+        value, modes = function({**inputs, **leaves})
+        gradients = torch.autograd.grad(value.sum(), list(leaves.values()))
+    value = value.detach()
     rows = value.shape
     results = {}
     for name, gradient in zip(names, gradients, strict=True):
@@ -165,7 +171,7 @@ def _compare(
         scale = _scale(x)
         direction = torch.randn(x.shape, generator=generator, dtype=torch.float64) * scale
         adjoint = _by_rows(gradient * direction, rows).sum(-1)
-        with torch.no_grad():
+        with torch.no_grad(), unchecked_parameters():
             difference, switched = _difference(partial(_perturbed, function, inputs, name, direction), modes)
         size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * _by_rows(gradient, rows).norm(dim=-1)])
         error = (adjoint - difference).abs() / size.amax(0).clamp_min(1e-300)

@@ -16,10 +16,12 @@ dispatcher of registered operators takes longer than a step of a small world, an
 
 from __future__ import annotations
 
+import contextlib
 import math
 import sys
+import threading
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
 import numpy as np
@@ -37,8 +39,14 @@ from .program import Program
 X_NAME = {"rollout": "controls", "forward": "controls", "inverse": "vdot", "poses": ""}
 
 
+def _require_form(form: str) -> None:
+    if form not in X_NAME:
+        raise ValueError(f"backdrive: there is no form {form!r}; expected one of {list(X_NAME)}")
+
+
 def output_shapes(form: str, q: Tensor, v: Tensor, program: int, settings: Sequence[int]) -> dict[str, tuple[int, ...]]:
     """The shapes of what a form returns, by the names of the kernel's rows."""
+    _require_form(form)
     if form == "rollout":
         steps, every, _, with_path = settings
         rows, batch = -(-steps // every) + 1, q.shape[0]
@@ -55,10 +63,10 @@ def _check(
 ) -> None:  # fmt: skip
     """Compiled code trusts shapes: whatever reaches it was checked here."""
     owner = Program.of(program)
-    if form not in X_NAME:
-        raise ValueError(f"backdrive: there is no form {form!r}; expected one of {list(X_NAME)}")
-    if q.ndim < 2 + (form == "poses"):
-        raise ValueError(f"backdrive {form}: q must have a batch, got {list(q.shape)}")
+    _require_form(form)
+    if not isinstance(q, Tensor) or q.ndim < 2 + (form == "poses"):
+        got = list(q.shape) if isinstance(q, Tensor) else type(q).__name__
+        raise ValueError(f"backdrive {form}: q must be a tensor with a batch, got {got}")
     if (x is not None and not X_NAME[form]) or (wrenches is not None and form not in ("rollout", "forward")):
         raise ValueError(f"backdrive {form}: {'wrenches' if wrenches is not None else 'x'} must be None")
     if len(settings) != (4 if form == "rollout" else 0):
@@ -68,9 +76,9 @@ def _check(
     back = bars is not None
     time: list[int] = []
     if form == "rollout":
-        steps, every, truncate, _ = settings
-        if not 1 <= every <= steps or truncate < 0:
-            raise ValueError(f"backdrive rollout: steps, every and truncate are {[steps, every, truncate]}")
+        steps, every, truncate, path = settings
+        if not 1 <= every <= steps or truncate < 0 or (every != steps and not path and not back):
+            raise ValueError(f"backdrive rollout: settings (steps, every, truncate, path) are {list(settings)}")
         time = [-(-steps // every)] if back else []
     elif form == "poses":
         time = [q.shape[0]]
@@ -247,13 +255,7 @@ class _Evaluate(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
-        form, q, v, x, wrenches, constants, *rest = args
-        fold = _Fold(form, info.batch_size, q, in_dims[1])
-        tensors = [fold.tensor(y, d, fold.start) for y, d in ((q, in_dims[1]), (v, in_dims[2]))]
-        tensors += [fold.tensor(y, d, fold.other) for y, d in ((x, in_dims[3]), (wrenches, in_dims[4]))]
-        outputs = _Evaluate.apply(form, *tensors, fold.constants(constants, in_dims[5]), *rest)
-        at = (fold.other,) if form != "rollout" else (1, 0, 0, 1, 1)[: len(outputs)]
-        return tuple(fold.unfold(y, d) for y, d in zip(outputs, at, strict=True)), at
+        return _vmap_evaluate(_Evaluate.apply, info, in_dims, *args)
 
 
 class _QuickEvaluate(torch.autograd.Function):
@@ -288,21 +290,35 @@ class _PullBack(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
-        form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars = args
-        fold = _Fold(form, info.batch_size, q, in_dims[1], back=True)
-        tensors = [fold.tensor(y, d, fold.other) for y, d in zip((q, v, x, wrenches), in_dims[1:5], strict=True)]
-        rows = fold.constants(constants, in_dims[5])
-        places = (1, 1, 0, 0) if form == "rollout" else (fold.other,)
-        folded = [fold.tensor(y, d, at) for y, d, at in zip(bars, in_dims[10:], places, strict=True)]
-        results = _PullBack.apply(form, *tensors, rows, program, parameters, settings, want_constants, *folded)
-        at = [fold.start, fold.start, *(fold.other for y in (x, wrenches) if y is not None)]
-        unfolded = [fold.unfold(y, d) for y, d in zip(results, at, strict=False)]
-        if want_constants and constants is not None:
-            shared = constants.ndim - (in_dims[5] is not None) == 1
-            constants_bar = fold.unfold(results[-1], 0)
-            unfolded.append(constants_bar.sum(1) if shared else constants_bar)
-            at.append(0)
-        return tuple(unfolded), tuple(at)
+        return _vmap_pull_back(_PullBack.apply, info, in_dims, *args)
+
+
+def _vmap_evaluate(function: Any, info: Any, in_dims: tuple, *args: Any) -> tuple:
+    form, q, v, x, wrenches, constants, *rest = args
+    fold = _Fold(form, info.batch_size, q, in_dims[1])
+    tensors = [fold.tensor(y, d, fold.start) for y, d in ((q, in_dims[1]), (v, in_dims[2]))]
+    tensors += [fold.tensor(y, d, fold.other) for y, d in ((x, in_dims[3]), (wrenches, in_dims[4]))]
+    outputs = function(form, *tensors, fold.constants(constants, in_dims[5]), *rest)
+    at = (fold.other,) if form != "rollout" else (1, 0, 0, 1, 1)[: len(outputs)]
+    return tuple(fold.unfold(y, d) for y, d in zip(outputs, at, strict=True)), at
+
+
+def _vmap_pull_back(function: Any, info: Any, in_dims: tuple, *args: Any) -> tuple:
+    form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars = args
+    fold = _Fold(form, info.batch_size, q, in_dims[1], back=True)
+    tensors = [fold.tensor(y, d, fold.other) for y, d in zip((q, v, x, wrenches), in_dims[1:5], strict=True)]
+    rows = fold.constants(constants, in_dims[5])
+    places = (1, 1, 0, 0) if form == "rollout" else (fold.other,)
+    folded = [fold.tensor(y, d, at) for y, d, at in zip(bars, in_dims[10:], places, strict=True)]
+    results = function(form, *tensors, rows, program, parameters, settings, want_constants, *folded)
+    at = [fold.start, fold.start, *(fold.other for y in (x, wrenches) if y is not None)]
+    unfolded = [fold.unfold(y, d) for y, d in zip(results, at, strict=False)]
+    if want_constants and constants is not None:
+        shared = constants.ndim - (in_dims[5] is not None) == 1
+        constants_bar = fold.unfold(results[-1], 0)
+        unfolded.append(constants_bar.sum(1) if shared else constants_bar)
+        at.append(0)
+    return tuple(unfolded), tuple(at)
 
 
 class _Fold:
@@ -348,6 +364,13 @@ def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
 
 
 def _differentiate(ctx: Any, bars: Sequence[Tensor], pull_back: Any) -> tuple:
+    if all(bar is None for bar in bars):
+        return (None,) * 9
+    if any(bar is not None and torch._C._functorch.is_legacy_batchedtensor(bar) for bar in bars):
+        raise NotImplementedError(
+            "backdrive: many gradients at once (is_grads_batched=True, vectorize=True) of a recorded graph are not "
+            "possible; use torch.func.jacrev, torch.func.vmap, or Simulator.linearize"
+        )
     q, v, x, wrenches, constants = ctx.saved_tensors
     form, settings, want_constants = ctx.form, ctx.settings, ctx.needs_input_grad[5]
     start: Sequence[Tensor | None] = (None, None)
@@ -421,12 +444,29 @@ def _mapped(x: Any) -> bool:
     return False
 
 
+class _Local(threading.local):
+    check_parameters = True
+
+
+_local = _Local()
+
+
+@contextlib.contextmanager
+def unchecked_parameters() -> Iterator[None]:
+    """For differences about values that lie at the border of what is possible, as an armature of zero does."""
+    before, _local.check_parameters = _local.check_parameters, False
+    try:
+        yield
+    finally:
+        _local.check_parameters = before
+
+
 def assemble(program: Program, parameters: Mapping[str, Tensor]) -> Tensor:
     """The constants of a program with these parameters, [nconst] or [B, nconst], of its dtype. See `Model.assemble`."""
     if _traced():
         names = list(parameters)
         return torch.ops.backdrive.assemble(program.number, ",".join(names), [parameters[name] for name in names])
-    check = not any(_mapped(x) for x in parameters.values())
+    check = _local.check_parameters and not any(_mapped(x) for x in parameters.values())
     return program.model.assemble(parameters, check=check).to(program.dtype)
 
 
@@ -444,13 +484,38 @@ def _pull_back_operator(
     return _pull_back(form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars)
 
 
+@_operator.register_vmap
+def _(info, in_dims, *args):  # type: ignore[no-untyped-def]
+    outputs, at = _vmap_evaluate(torch.ops.backdrive.evaluate, info, in_dims, *args)
+    return list(outputs), list(at)
+
+
+@_pull_back_operator.register_vmap
+def _(info, in_dims, *args):  # type: ignore[no-untyped-def]
+    def function(*args: Any) -> Sequence[Tensor]:
+        return torch.ops.backdrive.pull_back(*args[:10], list(args[10:]))
+
+    bar_dims = in_dims[10] if isinstance(in_dims[10], (list, tuple)) else [in_dims[10]] * len(args[10])
+    results, at = _vmap_pull_back(function, info, (*in_dims[:10], *bar_dims), *args[:10], *args[10])
+    return list(results), list(at)
+
+
+def _require_one_device(*tensors: Tensor | None) -> None:
+    """torch asks for shapes alone if any tensor is "meta"; results must not then look like numbers."""
+    devices = {str(x.device) for x in tensors if x is not None}
+    if len(devices) > 1:
+        raise ValueError(f"backdrive: tensors must be on one device, got {sorted(devices)}")
+
+
 @_operator.register_fake
 def _(form, q, v, x, wrenches, constants, program, parameters, settings):  # type: ignore[no-untyped-def]
+    _require_one_device(q, v, x, wrenches, constants)
     return [q.new_empty(shape) for shape in output_shapes(form, q, v, program, settings).values()]
 
 
 @_pull_back_operator.register_fake
 def _(form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, bars):  # type: ignore[no-untyped-def]
+    _require_one_device(q, v, x, wrenches, constants, *bars)
     given = [y for y in (x, wrenches, constants if want_constants else None) if y is not None]
     shapes = [y.shape[1:] if form == "rollout" else y.shape for y in (q, v)] + [y.shape for y in given]
     return [q.new_empty(shape) for shape in shapes]

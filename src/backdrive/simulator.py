@@ -299,6 +299,8 @@ class _Call:
             raise TypeError(f"{name} must be a torch tensor, got {type(x).__name__}")
         if x.dtype != self.simulator.dtype:
             raise TypeError(f"{name} must have the simulator's dtype {self.simulator.dtype}, got {x.dtype}")
+        if x.layout is not torch.strided:
+            raise TypeError(f"{name} must be a dense tensor, got {x.layout}")
 
     def length(self, name: str, x: Tensor) -> int:
         """For how many steps controls or wrenches are."""

@@ -35,7 +35,8 @@ class Tangent:
         out[..., self.plain_q] = covector[..., self.plain_v]
         for a, b in self.quaternions:
             basis = _quaternion_basis(q[..., a : a + 4])
-            out[..., a : a + 4] = 2.0 * (basis * covector[..., b : b + 3, None]).sum(-2)
+            squared_length = q[..., a : a + 4].square().sum(-1, keepdim=True)
+            out[..., a : a + 4] = 2.0 * (basis * covector[..., b : b + 3, None]).sum(-2) / squared_length
         return out
 
     def project(self, q: Tensor, gradient: Tensor) -> Tensor:
@@ -49,8 +50,8 @@ class Tangent:
 
 
 def _quaternion_basis(q: Tensor) -> Tensor:
-    """q i, q j, q k of the unit quaternions along q: [..., 3, 4]."""
-    w, x, y, z = (q / torch.linalg.vector_norm(q, dim=-1, keepdim=True)).unbind(-1)
+    """q i, q j, q k of quaternions q [..., 4] of any length: [..., 3, 4]."""
+    w, x, y, z = q.unbind(-1)
     rows = [torch.stack(row, -1) for row in ((-x, w, z, -y), (-y, -z, w, x), (-z, y, -x, w))]
     return torch.stack(rows, -2)
 

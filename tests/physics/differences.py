@@ -29,15 +29,15 @@ def central_differences(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> tup
     steps = {name: _steps(x) for name, x in flat.items()}
     count = sum(x.numel() for x in flat.values()) * len(OFFSETS)
     moved, row = {}, 1  # environment 0 is not moved
+    offsets = torch.tensor(OFFSETS, dtype=torch.float64)
     for name, x in flat.items():
         everything = x.repeat(count + 1, 1)
-        for k in range(x.numel()):
-            for offset in OFFSETS:
-                everything[row, k] += offset * steps[name][k]
-                row += 1
-        moved[name] = everything.unflatten(-1, inputs[name].shape) if inputs[name].ndim else everything[:, 0]
+        rows = row + torch.arange(x.numel() * len(OFFSETS)).reshape(x.numel(), len(OFFSETS))
+        everything[rows, torch.arange(x.numel())[:, None]] += offsets * steps[name][:, None]
+        moved[name] = everything.reshape(count + 1, *inputs[name].shape)
+        row += rows.numel()
     value, *losses = loss(moved).split([1, count])
-    differences = losses[0].unflatten(0, (-1, len(OFFSETS))) @ WEIGHTS
+    differences = losses[0].reshape(-1, len(OFFSETS)) @ WEIGHTS
     gradients = differences.split([x.numel() for x in flat.values()])
     return {
         name: (g / steps[name]).reshape(inputs[name].shape) for (name, x), g in zip(flat.items(), gradients)

@@ -7,8 +7,9 @@ from differences import weights
 from models import all_joints, random_controls, random_state, random_wrenches
 
 import backdrive as bd
-from backdrive.compiler import Floats
+from backdrive.compiler import Floats, vjp
 from backdrive.physics import inverse, rollout
+from backdrive.physics import spatial as sp
 from backdrive.physics.adjoint import step_adjoint
 from backdrive.physics.bodies import body_moments
 from backdrive.physics.poses import link_poses
@@ -20,11 +21,38 @@ DT, STEPS = 0.01, 4
 INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)
 
 
+@pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-6, 9e-4, 1.1e-3, 1.9e-3, 2.1e-3, 0.02, 0.031, 0.032, 1.0, 3.0])
+def test_rotation_vectors(angle):
+    """exp and log of quaternions are each other's inverse, on both sides of where series begin; so are derivatives."""
+    axis = weights(3).numpy() / np.linalg.norm(weights(3).numpy())
+    a, seeds = tuple((angle * axis).tolist()), tuple(weights(3, seed=1).tolist())
+    q = sp.quaternion_exp(a)
+    assert abs(sum(x * x for x in q) - 1) < 4e-16
+    assert q[0] == pytest.approx(np.cos(angle / 2), rel=1e-15)
+    np.testing.assert_allclose(q[1:], np.sin(angle / 2) * axis, rtol=2e-15, atol=0)
+    np.testing.assert_allclose(sp.quaternion_log(q), a, rtol=2e-15, atol=0)
+    np.testing.assert_allclose(sp.quaternion_log(tuple(-x for x in q)), a, rtol=2e-15, atol=0)
+    _, back = vjp(lambda *x: sp.quaternion_log(sp.quaternion_exp(x)), a, seeds)
+    np.testing.assert_allclose(back, seeds, rtol=1e-12, atol=0)
+    R = np.reshape(sp.rotation_of(tuple(3.0 * x for x in q)), (3, 3))
+    np.testing.assert_allclose(
+        R, np.reshape(sp.rotation_about(tuple(axis.tolist()), angle), (3, 3)), rtol=0, atol=1e-15
+    )
+
+
+@pytest.mark.parametrize("axis", range(3))
+def test_turning_a_matrix(axis):
+    """The short cut for rotations about a coordinate axis."""
+    R, M = sp.rotation_about(sp.UNIT[axis], 0.7), tuple(weights(9).tolist())
+    right = np.reshape(R, (3, 3)) @ np.reshape(M, (3, 3)) @ np.reshape(R, (3, 3)).T
+    np.testing.assert_allclose(np.reshape(sp.rotate_matrix(R, M), (3, 3)), right, rtol=0, atol=1e-15)
+
+
 class Rows(Floats):
     """One environment of a tensor [T, n]: a row per time."""
 
     def row(self, t):
-        return Floats(self.values[t])
+        return Floats(self.values.reshape(-1), t * self.values.shape[1])
 
 
 def world_of(model):

@@ -190,7 +190,7 @@ def test_constant_force_is_exact_with_midpoint(load):
 
 @INTEGRATORS
 def test_free_body_conserves_momentum(integrator):
-    """Linear momentum exactly where it can be (the com at the origin); angular momentum and energy to the order."""
+    """To the order of the integrator: the center of mass is not at the origin, whose velocity is a coordinate."""
     drifts = []
     for dt in (2e-3, 1e-3):
         model = free_body()
@@ -230,18 +230,15 @@ def test_asymmetric_top(integrator):
 def test_internal_forces_leave_momentum_alone():
     """A free tree with springs, dampers and motors between its links: the center of mass moves uniformly."""
     model = random_tree(["free", "hinge", "ball", "slider"], seed=0)
-    zero = model.parameter("stiffness"), model.parameter("damping"), model.parameter("armature")
-    parameters = {
-        "gravity": torch.zeros(3, dtype=torch.float64),
-        "stiffness": zero[0] * torch.tensor([0.0, 1, 1, 1]), "damping": zero[1] * torch.tensor([0.0, 1, 1, 1]),
-        "armature": 0 * zero[2],
-    }  # fmt: skip
+    held = torch.tensor([0.0, 1.0, 1.0, 1.0], dtype=torch.float64)  # nothing holds the free joint
+    parameters = {name: held * model.parameter(name) for name in ("stiffness", "damping")}
+    parameters |= {"gravity": torch.zeros(3, dtype=torch.float64), "armature": 0 * held}
     assert (model.parent[1:] >= 0).all()
     errors = []
     for dt in (1e-3, 5e-4):
         controls = torch.ones(round(0.5 / dt), model.nu, dtype=torch.float64)
-        state = random_state(model, 1)
-        state = bd.State(state.q[0], state.v[0])
+        q, v = random_state(model, 1)
+        state = bd.State(q[0], v[0])
         path = simulate(model, dt, None, MIDPOINT, state, controls=controls, parameters=parameters)
         linear, angular, _ = momenta(model, path)
         errors.append([(x - x[0]).abs().max().item() for x in (linear, angular)])
@@ -263,13 +260,10 @@ def test_quaternions_stay_unit(integrator):
 @pytest.mark.parametrize("specialize", [False, True])
 def test_order_of_the_integrators(specialize):
     """Halving dt halves the error of semi-implicit Euler, and quarters that of the midpoint rule."""
-    model = (
-        random_tree(["free", "hinge", "ball", "slider", "planar"], seed=11)
-        if not specialize
-        else pendulum(1.0, damping=0.1)
-    )
-    model_state = random_state(model, 1)
-    state = bd.State(model_state.q[0], model_state.v[0])
+    joints = ["free", "hinge", "ball", "slider", "planar"]
+    model = pendulum(damping=0.1) if specialize else random_tree(joints, seed=11)
+    q, v = random_state(model, 1)
+    state = bd.State(q[0], v[0])
 
     def end(integrator, steps):
         sim = bd.Simulator(model, 0.2 / steps, integrator=integrator, specialize=specialize)
@@ -298,8 +292,7 @@ def test_planar_scene_and_its_spatial_twin(integrator):
             return {"angle": angle} if dim == 2 else {"quaternion": (math.cos(angle / 2), 0, 0, math.sin(angle / 2))}
 
         def body(name, mass, inertia, com, place, angle, dim=dim, scene=scene, at=at, turned=turned):
-            inertia = inertia if dim == 2 else (inertia, inertia, 1.5 * inertia, 0, 0, 0)[:3]
-            inertia = inertia if dim == 2 else (inertia[0], inertia[1], inertia[2] / 1.5)
+            inertia = inertia if dim == 2 else (inertia,) * 3
             scene.add_body(name, mass=mass, inertia=inertia, com=at(*com), position=at(*place), **turned(angle))
 
         axis = {} if dim == 2 else {"axis": (0, 0, 1)}
@@ -383,9 +376,7 @@ def test_motors_saturate(integrator):
     path = sim.rollout(state, controls[None])
     assert path.status.clipped.tolist() == [[3, 0, 1]]
     forces = torch.tensor([[2.0, 0.5, 4.0, 5.0], [1.0, 0.2, 1.0, 0.3], [-2.0, -2.0, 0.0, 9.0]], dtype=torch.float64)
-    expected = path.v[1] if integrator == EULER else path.v[1, :, :3]
-    wanted = 0.01 * forces / 2.0
-    torch.testing.assert_close(expected, wanted if integrator == EULER else wanted[:, :3], rtol=1e-3, atol=0)
+    torch.testing.assert_close(path.v[1], 0.01 * forces / 2.0, rtol=5e-3, atol=0)  # the servos see a bit of motion
     path.v[1].sum().backward()
     limited = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=torch.bool)
     assert ((controls.grad == 0) == limited).all()

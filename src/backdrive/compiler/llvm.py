@@ -327,6 +327,15 @@ class FunctionEmitter:
         address = self._address(f"%{storage.name}", storage, symbol, offset)
         self._line(f"store {types.memory[kind]} {value}, ptr {address}, align {types.alignment[kind]}")
 
+    def _emit_prefetch(self, result: str, args: tuple, type: None) -> None:
+        storage, symbol, offset, count = args
+        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        line = 64 * 8 // self.types.bits
+        for lane in range(self.types.lanes):
+            for k in range(0, count, line):
+                address = self._address(f"%{storage.name}.{lane}", storage, symbol, offset + k)
+                self._line(f"call void @llvm.prefetch.p0(ptr {address}, i32 {int(storage.writable)}, i32 3, i32 1)")
+
     def _store_rows(self, value: str, storage: Storage, symbol: Value | None, offset: int) -> None:
         types = self.types
         for lane in range(types.lanes):

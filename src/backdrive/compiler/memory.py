@@ -47,6 +47,9 @@ class Indexed:
         for k, x in enumerate(values):
             view[k] = view[k] + x
 
+    def prefetch(self, count: Any) -> None:
+        """The first `count` elements will be used soon: rows are brought near, for other arrays there is nothing to do."""
+
     def at(self, k: Any) -> Any:
         raise NotImplementedError
 
@@ -76,6 +79,10 @@ class Array(Indexed):
     def row(self, t: Any) -> Array:
         """The rows of time t (of arrays of kind rows)."""
         return self.at(self.step * t)
+
+    def prefetch(self, count: Any) -> None:
+        if self.storage.kind == "rows" and not traced(count):
+            current().add("prefetch", (self.storage, self.symbol, self.offset, count), None, pure=False)
 
     def _key(self) -> tuple:
         return (self.storage.name, None if self.symbol is None else self.symbol.index, self.offset)

@@ -26,7 +26,11 @@ def rollout(
     copy(world.nq, start_q, q)
     copy(world.nv, start_v, v)
     for s in loop(segments(steps, every)):
+        path_q.row(s).prefetch(world.nq)  # a row lies far from the one before it
+        path_v.row(s).prefetch(world.nv)
         for t in loop(segment_end(s, steps, every), start=s * every):
+            controls.row(t + 1).prefetch(world.nu)
+            status.row(t).prefetch(STATUS)
             clipped = step(world, bodies, integrator, q, v, local(world.nu, controls.row(t)), at_time(wrenches, t), h)
             status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), clipped))
         copy(world.nq, q, path_q.row(s))
@@ -48,6 +52,10 @@ def rollout_adjoint(
     sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
     sweep.receive(last_q_bar, last_v_bar)
     for t in loop(steps, reverse=True):
+        path_q.row(t - 1).prefetch(world.nq)
+        path_v.row(t - 1).prefetch(world.nv)
+        controls.row(t - 1).prefetch(world.nu)
+        controls_bar.row(t).prefetch(world.nu)
         sweep.cut(t + 1, steps)
         sweep.receive(path_q_bar.row(t), path_v_bar.row(t))
         sweep.step(t, path_q.row(t), path_v.row(t))

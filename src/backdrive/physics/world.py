@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compiler import Scalar, loop, traced
+from ..compiler import Scalar, loop
 from ..model import layout
 from .spatial import Vec
 
@@ -61,17 +61,8 @@ class World:
         self.topology, self.constants = topology, constants
 
     def links(self, reverse: bool = False) -> Iterator[Any]:
-        """All links, parents before their children (or the reverse).
-
-        Unrolled, level by level: neighbours in the code are then independent, and the processor overlaps them.
-        """
-        if traced(self.nlink):
-            yield from loop(self.nlink, reverse=reverse)
-            return
-        depth = [0] * (self.nlink + 1)
-        for i in range(self.nlink):
-            depth[i + 1] = depth[self.parent(i)] + 1
-        yield from sorted(range(self.nlink), key=lambda i: i, reverse=reverse)
+        """All links, parents before their children; or the reverse."""
+        return loop(self.nlink, reverse=reverse)
 
     def _lookup(self, table: str, i: Any) -> Any:
         return self.topology[self.nlink * TOPOLOGY.index(table) + i]
