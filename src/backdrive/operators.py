@@ -17,214 +17,18 @@ dispatcher of registered operators takes longer than a step of a small world, an
 from __future__ import annotations
 
 import contextlib
-import math
-import sys
 import threading
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Optional
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from .pages import empty
-from .physics.poses import POSE
-from .physics.rollout import STATUS
+from . import evaluation
+from .batching import vmap_evaluate, vmap_pull_back
+from .evaluation import output_shapes
 from .program import Program
-
-# Optional[Tensor], not Tensor | None: what torch's inference of schemas understands in every version.
-
-X_NAME = {"rollout": "controls", "forward": "controls", "inverse": "vdot", "poses": ""}
-
-
-def _require_form(form: str) -> None:
-    if form not in X_NAME:
-        raise ValueError(f"backdrive: there is no form {form!r}; expected one of {list(X_NAME)}")
-
-
-def output_shapes(form: str, q: Tensor, v: Tensor, program: int, settings: Sequence[int]) -> dict[str, tuple[int, ...]]:
-    """The shapes of what a form returns, by the names of the kernel's rows."""
-    _require_form(form)
-    if form == "rollout":
-        steps, every, _, with_path = settings
-        rows, batch = -(-steps // every) + 1, q.shape[0]
-        path = {"path_q": (rows, batch, q.shape[1]), "path_v": (rows, batch, v.shape[1])} if with_path else {}
-        return {"status": (steps, batch, STATUS), "last_q": tuple(q.shape), "last_v": tuple(v.shape), **path}
-    if form == "poses":
-        return {"out": (*q.shape[:2], Program.of(program).model.nlink * sum(POSE))}
-    return {"forward": {"vdot": tuple(v.shape)}, "inverse": {"tau": tuple(v.shape)}}[form]
-
-
-def _check(
-    form: str, program: int, settings: Sequence[int], q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None,
-    constants: Tensor | None, bars: Sequence[Tensor] | None = None,
-) -> None:  # fmt: skip
-    """Compiled code trusts shapes: whatever reaches it was checked here."""
-    owner = Program.of(program)
-    _require_form(form)
-    if not isinstance(q, Tensor) or q.ndim < 2 + (form == "poses"):
-        got = list(q.shape) if isinstance(q, Tensor) else type(q).__name__
-        raise ValueError(f"backdrive {form}: q must be a tensor with a batch, got {got}")
-    if (x is not None and not X_NAME[form]) or (wrenches is not None and form not in ("rollout", "forward")):
-        raise ValueError(f"backdrive {form}: {'wrenches' if wrenches is not None else 'x'} must be None")
-    if len(settings) != (4 if form == "rollout" else 0):
-        wanted_settings = "steps, every, truncate, path" if form == "rollout" else "none"
-        raise ValueError(f"backdrive {form}: settings are {list(settings)}, expected {wanted_settings}")
-    model, batch = owner.model, q.shape[-2]
-    back = bars is not None
-    time: list[int] = []
-    if form == "rollout":
-        steps, every, truncate, path = settings
-        if not 1 <= every <= steps or truncate < 0 or (every != steps and not path and not back):
-            raise ValueError(f"backdrive rollout: settings (steps, every, truncate, path) are {list(settings)}")
-        time = [-(-steps // every)] if back else []
-    elif form == "poses":
-        time = [q.shape[0]]
-    wanted: dict[str, tuple[Tensor | None, list[int]]] = {
-        "q": (q, [*time, batch, model.nq]),
-        "v": (v, [*time, batch, model.nv]),
-    }
-    steps_of_x = [settings[0]] if form == "rollout" else []
-    if X_NAME[form]:
-        width = model.nv if form == "inverse" else model.nu
-        wanted[X_NAME[form]] = (x, [*steps_of_x, batch, width])
-    if wrenches is not None:
-        wanted["wrenches"] = (wrenches, [*steps_of_x, batch, 6 * model.nlink])
-    if constants is not None:
-        rows = [batch] if constants.ndim == 2 else []
-        wanted["constants"] = (constants, [*rows, len(model.constants)])
-    if bars is not None:
-        shapes = [[*time, batch, model.nlink * sum(POSE)]] if form == "poses" else [[batch, model.nv]]
-        if form == "rollout":
-            shapes = [[*time, batch, model.nq], [*time, batch, model.nv], [batch, model.nq], [batch, model.nv]]
-        if len(bars) != len(shapes):
-            raise ValueError(f"backdrive {form}: {len(bars)} gradients, expected {len(shapes)}")
-        wanted |= {f"gradient {k}": pair for k, pair in enumerate(zip(bars, shapes, strict=True))}
-    for name, (tensor, shape) in wanted.items():
-        if tensor is None or list(tensor.shape) != shape or tensor.dtype != owner.dtype or tensor.device.type != "cpu":
-            got = "None" if tensor is None else f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
-            raise ValueError(f"backdrive {form}: {name} must be {owner.dtype} {shape} on the cpu, got {got}")
-    if batch < 1:
-        raise ValueError(f"backdrive {form}: the batch is empty")
-
-
-def _present(**tensors: Tensor | None) -> dict[str, Tensor]:
-    return {name: x for name, x in tensors.items() if x is not None}
-
-
-def _evaluate(
-    form: str, q: Tensor, v: Tensor, x: Optional[Tensor], wrenches: Optional[Tensor],  # noqa: UP045
-    constants: Optional[Tensor], program: int, parameters: str, settings: Sequence[int],  # noqa: UP045
-) -> list[Tensor]:  # fmt: skip
-    _check(form, program, settings, q, v, x, wrenches, constants)
-    shapes = output_shapes(form, q, v, program, settings)
-    outputs = {name: empty(shape, q.dtype) for name, shape in shapes.items()}
-    inputs = _present(q=q, v=v, wrenches=wrenches, **{X_NAME[form]: x})
-    rows = inputs | outputs
-    integers = {}
-    if form == "rollout":
-        steps, every, _, with_path = settings
-        integers = {"steps": steps, "every": every}
-        if with_path:
-            outputs["path_q"][0], outputs["path_v"][0] = q, v
-            rows |= {"path_q": outputs["path_q"][1:], "path_v": outputs["path_v"][1:]}
-        else:  # one segment, whose end is the last state
-            rows |= {"path_q": outputs["last_q"].unsqueeze(0), "path_v": outputs["last_v"].unsqueeze(0)}
-    elif form == "poses":
-        integers = {"times": q.shape[0]}
-    owner = Program.of(program)
-    owner.run(form, q.shape[-2], rows, integers, constants, parameters)
-    if owner.nonfinite == "raise":
-        _report_nonfinite(form, inputs, next(iter(outputs.values())))
-    return list(outputs.values())
-
-
-class NotFiniteError(ValueError):
-    """An input has a NaN or an infinite number."""
-
-
-def _report_nonfinite(form: str, inputs: dict[str, Tensor], outcome: Tensor) -> None:
-    """Raise if an input is not finite; warn if the motion is not, from finite inputs. Cheap when all is well."""
-    if form == "poses":  # of a motion, which was reported on when it was computed
-        return
-    suspects = inputs
-    if form == "rollout":
-        finite, clipped = outcome.numpy()[..., 0], outcome.numpy()[..., 1]
-        if finite.min() > 0.5:  # what the motion does not show: limited controls, wrenches on bodies that cannot move
-            hidden = ("controls", "wrenches") if clipped.max() > 0.5 else ("wrenches",)
-            suspects = {name: inputs[name] for name in hidden if name in inputs}
-    require_finite(suspects)
-    if form == "rollout" and finite.min() < 0.5:
-        step, environment = np.argwhere(finite < 0.5)[0].tolist()
-        warnings.warn(
-            f"the motion of environment {environment} is no longer finite after step {step} (is dt too large?); "
-            "Trajectory.status.finite says where",
-            RuntimeWarning,
-            stacklevel=_caller(),
-        )
-
-
-def require_finite(tensors: dict[str, Tensor]) -> None:
-    for name, tensor in tensors.items():
-        if math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all()):
-            continue
-        place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
-        value = tensor[tuple(place)].item()
-        raise NotFiniteError(f"{name} is not finite: {value} at {place} of its shape {list(tensor.shape)}")
-
-
-def _caller() -> int:
-    """The stacklevel, for a warning of who calls this, of the user's code: outside of this package and of torch."""
-    level, frame = 1, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("backdrive", "torch"):
-        level, frame = level + 1, frame.f_back
-    return level
-
-
-def _pull_back(
-    form: str, q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None, constants: Tensor | None,
-    program: int, parameters: str, settings: Sequence[int], want_constants: bool, *bars: Tensor,
-) -> list[Tensor]:  # fmt: skip
-    """Gradients with respect to q, v, x, wrenches (those that are given) and constants (if wanted).
-
-    Of a rollout, q and v are the states before its steps (or segments), and the bars those after them.
-    """
-    _check(form, program, settings, q, v, x, wrenches, constants, bars)
-    batch, name = q.shape[-2], X_NAME[form]
-    path = form == "rollout"
-    results: dict[str, Tensor] = {
-        "q_bar": empty(q.shape[1:] if path else q.shape, q.dtype),
-        "v_bar": empty(v.shape[1:] if path else v.shape, v.dtype),
-    }
-    if x is not None:
-        results[f"{name}_bar"] = empty(x.shape, x.dtype)
-    if wrenches is not None:
-        results["wrenches_bar"] = empty(wrenches.shape, wrenches.dtype)
-    if want_constants and constants is not None:
-        results["constants_bar"] = torch.zeros(batch, constants.shape[-1], dtype=constants.dtype)
-    start = ("path_q", "path_v") if path else ("q", "v")
-    outcomes = {
-        "rollout": ("path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
-        "forward": ("vdot_bar",), "inverse": ("tau_bar",), "poses": ("out_bar",),
-    }[form]  # fmt: skip
-    rows = _present(**{start[0]: q, start[1]: v, name: x}, wrenches=wrenches)
-    rows |= dict(zip(outcomes, bars, strict=True)) | results
-    integers, kernel = {}, f"{form}_adjoint"
-    if path:
-        steps, every, truncate, _ = settings
-        integers = {"steps": steps, "truncate": min(truncate or steps + 1, steps + 1)}
-        if every > 1:
-            kernel, integers["every"] = "checkpoint_adjoint", every
-    elif form == "poses":
-        integers = {"times": q.shape[0]}
-    Program.of(program).run(kernel, batch, rows, integers, constants, parameters)
-    if "constants_bar" in results and constants is not None and constants.ndim == 1:
-        # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
-        results["constants_bar"] = torch.from_numpy(results["constants_bar"].numpy().sum(axis=0))
-    return list(results.values())
-
 
 # ---------------------------------------------------------------------------------------------- autograd
 
@@ -232,7 +36,7 @@ def _pull_back(
 class _Evaluate(torch.autograd.Function):
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(_evaluate(*inputs))
+        return tuple(evaluation.evaluate(*inputs))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
@@ -244,7 +48,7 @@ class _Evaluate(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *bars: Tensor) -> tuple:
         plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
-        return _differentiate(ctx, bars, _pull_back if plain else _PullBack.apply)
+        return _differentiate(ctx, bars, evaluation.pull_back if plain else _PullBack.apply)
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> None:
@@ -255,7 +59,7 @@ class _Evaluate(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
-        return _vmap_evaluate(_Evaluate.apply, info, in_dims, *args)
+        return vmap_evaluate(_Evaluate.apply, info, in_dims, *args)
 
 
 class _QuickEvaluate(torch.autograd.Function):
@@ -263,7 +67,7 @@ class _QuickEvaluate(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
-        outputs = tuple(_evaluate(*inputs))
+        outputs = tuple(evaluation.evaluate(*inputs))
         _Evaluate.setup_context(ctx, inputs, outputs)
         return outputs
 
@@ -275,7 +79,7 @@ class _PullBack(torch.autograd.Function):
 
     @staticmethod
     def forward(*inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(_pull_back(*inputs))
+        return tuple(evaluation.pull_back(*inputs))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
@@ -290,68 +94,7 @@ class _PullBack(torch.autograd.Function):
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple, *args: Any) -> tuple:
-        return _vmap_pull_back(_PullBack.apply, info, in_dims, *args)
-
-
-def _vmap_evaluate(function: Any, info: Any, in_dims: tuple, *args: Any) -> tuple:
-    form, q, v, x, wrenches, constants, *rest = args
-    fold = _Fold(form, info.batch_size, q, in_dims[1])
-    tensors = [fold.tensor(y, d, fold.start) for y, d in ((q, in_dims[1]), (v, in_dims[2]))]
-    tensors += [fold.tensor(y, d, fold.other) for y, d in ((x, in_dims[3]), (wrenches, in_dims[4]))]
-    outputs = function(form, *tensors, fold.constants(constants, in_dims[5]), *rest)
-    at = (fold.other,) if form != "rollout" else (1, 0, 0, 1, 1)[: len(outputs)]
-    return tuple(fold.unfold(y, d) for y, d in zip(outputs, at, strict=True)), at
-
-
-def _vmap_pull_back(function: Any, info: Any, in_dims: tuple, *args: Any) -> tuple:
-    form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars = args
-    fold = _Fold(form, info.batch_size, q, in_dims[1], back=True)
-    tensors = [fold.tensor(y, d, fold.other) for y, d in zip((q, v, x, wrenches), in_dims[1:5], strict=True)]
-    rows = fold.constants(constants, in_dims[5])
-    places = (1, 1, 0, 0) if form == "rollout" else (fold.other,)
-    folded = [fold.tensor(y, d, at) for y, d, at in zip(bars, in_dims[10:], places, strict=True)]
-    results = function(form, *tensors, rows, program, parameters, settings, want_constants, *folded)
-    at = [fold.start, fold.start, *(fold.other for y in (x, wrenches) if y is not None)]
-    unfolded = [fold.unfold(y, d) for y, d in zip(results, at, strict=False)]
-    if want_constants and constants is not None:
-        shared = constants.ndim - (in_dims[5] is not None) == 1
-        constants_bar = fold.unfold(results[-1], 0)
-        unfolded.append(constants_bar.sum(1) if shared else constants_bar)
-        at.append(0)
-    return tuple(unfolded), tuple(at)
-
-
-class _Fold:
-    """A dimension mapped by vmap becomes part of the batch."""
-
-    def __init__(self, form: str, size: int, q: Tensor, q_dim: int | None, back: bool = False) -> None:
-        self.size = size
-        self.other = int(form in ("rollout", "poses"))  # where the batch is in tensors with a time
-        self.start = int(form == "poses")  # and in q and v
-        at = self.other if back else self.start
-        self.batch = (q if q_dim is None else q.movedim(q_dim, 0)[0]).shape[at]
-
-    def tensor(self, x: Tensor | None, dim: int | None, at: int) -> Tensor | None:
-        """Merge the mapped dimension `dim` (None: not mapped) into the batch dimension `at`."""
-        if x is None:
-            return None
-        if dim is None:
-            x = x.unsqueeze(at).expand(*x.shape[:at], self.size, *x.shape[at:])
-        else:
-            x = x.movedim(dim, at)
-        return x.flatten(at, at + 1)
-
-    def constants(self, x: Tensor | None, dim: int | None) -> Tensor | None:
-        """One row for every environment."""
-        if x is None:
-            return None
-        x = x.expand(self.size, *x.shape) if dim is None else x.movedim(dim, 0)
-        if x.ndim == 2:
-            x = x.unsqueeze(1).expand(self.size, self.batch, x.shape[-1])
-        return x.flatten(0, 1)
-
-    def unfold(self, y: Tensor, at: int) -> Tensor:
-        return y.unflatten(at, (self.size, self.batch))
+        return vmap_pull_back(_PullBack.apply, info, in_dims, *args)
 
 
 def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
@@ -413,7 +156,7 @@ def evaluate(*args: Any) -> Sequence[Tensor]:
         return _Evaluate.apply(*args)
     if torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in args[1:6]):
         return _QuickEvaluate.apply(*args)
-    return _evaluate(*args)
+    return evaluation.evaluate(*args)
 
 
 def pull_back(*args: Any) -> Sequence[Tensor]:
@@ -422,7 +165,7 @@ def pull_back(*args: Any) -> Sequence[Tensor]:
         return torch.ops.backdrive.pull_back(*args[:10], list(args[10:]))
     if torch._C._are_functorch_transforms_active():
         return _PullBack.apply(*args)
-    return _pull_back(*args)
+    return evaluation.pull_back(*args)
 
 
 def _traced() -> bool:
@@ -472,7 +215,7 @@ def assemble(program: Program, parameters: Mapping[str, Tensor]) -> Tensor:
 
 # ---------------------------------------------------------------------------------------------- for torch.compile
 
-_operator = torch.library.custom_op("backdrive::evaluate", _evaluate, mutates_args=())
+_operator = torch.library.custom_op("backdrive::evaluate", evaluation.evaluate, mutates_args=())
 
 
 @torch.library.custom_op("backdrive::pull_back", mutates_args=())
@@ -481,12 +224,14 @@ def _pull_back_operator(
     constants: Optional[Tensor], program: int, parameters: str, settings: Sequence[int], want_constants: bool,  # noqa: UP045
     bars: Sequence[Tensor],
 ) -> list[Tensor]:  # fmt: skip
-    return _pull_back(form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars)
+    return evaluation.pull_back(
+        form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars
+    )
 
 
 @_operator.register_vmap
 def _(info, in_dims, *args):  # type: ignore[no-untyped-def]
-    outputs, at = _vmap_evaluate(torch.ops.backdrive.evaluate, info, in_dims, *args)
+    outputs, at = vmap_evaluate(torch.ops.backdrive.evaluate, info, in_dims, *args)
     return list(outputs), list(at)
 
 
@@ -496,7 +241,7 @@ def _(info, in_dims, *args):  # type: ignore[no-untyped-def]
         return torch.ops.backdrive.pull_back(*args[:10], list(args[10:]))
 
     bar_dims = in_dims[10] if isinstance(in_dims[10], (list, tuple)) else [in_dims[10]] * len(args[10])
-    results, at = _vmap_pull_back(function, info, (*in_dims[:10], *bar_dims), *args[:10], *args[10])
+    results, at = vmap_pull_back(function, info, (*in_dims[:10], *bar_dims), *args[:10], *args[10])
     return list(results), list(at)
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from .compiler import Executable, Rows, Table, run
+from .model import layout
 from .physics.integrate import Integrator
 from .physics.kernels import FORMS, Variant, make_kernel, rolled_kernel
 from .physics.world import topology_table
@@ -44,6 +45,9 @@ class Program:
             "h": h, "topology": self._topology.ctypes.data,
             "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu,
         }  # fmt: skip
+        limits = model.constants[layout.motor_start(model.nlink, model.nq) : -layout.GRAVITY]
+        limits = limits.reshape(model.nu, layout.MOTOR)[:, layout.CTRL_LOW : layout.FORCE_HIGH + 1]
+        self.limited = bool(np.isfinite(limits).any())  # some motor is
         self._executables: dict[tuple, Executable] = {}
         self._masks: dict[str, np.ndarray] = {}
         self.number = next(_numbers)
@@ -101,10 +105,13 @@ class Program:
         for name, kind in executable.layout:
             if kind is Rows:
                 tensor = constants if name == "constants" else with_rows(rows[name])
+                if not tensor.data_ptr() and tensor.numel():  # zeros that own no memory
+                    tensor = tensor.clone(memory_format=torch.contiguous_format)
                 in_use.append(tensor)
                 strides = tensor.stride()
                 values[name] = (tensor.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
             elif kind is Table:
+                constants = constants if constants.data_ptr() else constants.clone()
                 values[name] = constants.data_ptr()
         work = batch * max(integers.values(), default=1) * self.model.nlink
         run(executable, batch, min(self.threads, 1 + work // _THREAD_WORK), values)
@@ -112,6 +119,6 @@ class Program:
 
 def with_rows(x: Tensor) -> Tensor:
     """Each row contiguous and in memory as it is; the rows may lie anywhere, or be the same one."""
-    if x.is_neg() or x._is_zerotensor():  # views that torch negates when they are read; zeros without memory
+    if x.is_neg():  # a view that torch negates when it is read
         return x.clone(memory_format=torch.contiguous_format)
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()

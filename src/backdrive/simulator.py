@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from . import operators
+from . import evaluation, operators
 from .model import Model, State, layout
 from .physics.integrate import Integrator, Midpoint, SemiImplicitEuler
 from .physics.poses import POSE
@@ -355,9 +355,9 @@ class _Call:
         """Evaluate; what is not finite is reported by the names and places the caller knows."""
         try:
             return operators.evaluate(*args)
-        except operators.NotFiniteError:
+        except evaluation.NotFiniteError:
             if operators.values_visible(self.given.values()):
-                operators.require_finite(self.given)
+                evaluation.require_finite(self.given)
             raise
 
     def finished(self, *tensors: Tensor, dim: int) -> list[Tensor]:

@@ -11,7 +11,7 @@ import sys
 import warnings
 
 import torch
-from scenes import ALL, arm, chain, puck, random_controls, random_state, random_wrenches, randn, simulator, statue
+from scenes import ALL, arm, chain, puck, randn, random_controls, random_state, random_wrenches, simulator, statue
 from torch import Tensor
 
 import backdrive as bd
@@ -66,7 +66,7 @@ def changed(x: object, r: random.Random) -> object:
     if isinstance(x, Tensor):
         return changed_tensor(x, r)
     if isinstance(x, bool):
-        return r.choice([not x, 2, None, "yes"])
+        return r.choice([2, None, "yes"])
     if isinstance(x, int):
         return r.choice([*INTEGERS, None, 1.5, "1", True])
     if isinstance(x, str):
@@ -111,13 +111,14 @@ def operator_arguments(r: random.Random) -> tuple[object, list]:
     q, v = random_state(model, *time, batch)
     of_x = [steps] if form == "rollout" else []
     x = {"poses": None, "inverse": randn(batch, model.nv)}.get(form, random_controls(model, *of_x, batch))
-    w = random_wrenches(model, *of_x, batch).new_zeros(*of_x, batch, 6 * model.nlink).add(0.1)
-    w = w if form in ("rollout", "forward") and r.random() < 0.5 else None
-    constants, names = None, ""
-    if r.random() < 0.5:
+    # Three of the many kernels of each form: they take a while to compile.
+    w, constants, names, variant = None, None, "", r.randrange(3)
+    if variant:
         constants, names = model.assemble({"mass": model.parameter("mass")}), "mass"
-        if r.random() < 0.5:
-            constants = constants.repeat(batch, 1)
+    if variant == 1 and form in ("rollout", "forward"):
+        w = randn(*of_x, batch, 6 * model.nlink)
+    if variant == 2:
+        constants = constants.repeat(batch, 1)
     settings = [steps, every, r.choice([0, 2, 100]), path] if form == "rollout" else []
     arguments = [form, q, v, x, w, constants, sim._program.number, names, settings]
     if not back:
@@ -132,7 +133,7 @@ def operator_arguments(r: random.Random) -> tuple[object, list]:
             randn(batch, model.nq),
             randn(batch, model.nv),
         ]
-    return torch.ops.backdrive.pull_back, [*arguments, r.random() < 0.5, bars]
+    return torch.ops.backdrive.pull_back, [*arguments, variant > 0, bars]
 
 
 def method_arguments(r: random.Random) -> tuple[object, list]:

@@ -16,10 +16,10 @@ from scenes import (
     pendulum,
     project,
     puck,
+    randn,
     random_controls,
     random_state,
     random_wrenches,
-    randn,
     simulator,
 )
 from torch import nn

@@ -14,10 +14,10 @@ from scenes import (
     leaves,
     pendulum,
     puck,
+    randn,
     random_controls,
     random_state,
     random_wrenches,
-    randn,
     simulator,
     statue,
 )
@@ -114,10 +114,22 @@ STATES = [
     (([0.0] * 13, zeros(11)), TypeError, "state.q must be a torch tensor, got list"),
     ((zeros(13), None), TypeError, "state.v must be a torch tensor, got NoneType"),
     ((zeros(13).to_sparse(), zeros(11)), TypeError, "state.q must be a dense tensor, got torch.sparse_coo"),
-    ((torch.zeros(13), zeros(11)), TypeError, "state.q must have the simulator's dtype torch.float64, got torch.float32"),
-    ((zeros(13), zeros(11, dtype=int)), TypeError, "state.v must have the simulator's dtype torch.float64, got torch.int64"),
-    ((zeros(13, dtype=torch.complex128), zeros(11)), TypeError, "state.q must have the simulator's dtype torch.float64, got torch.complex128"),
-]  # fmt: skip
+    (
+        (torch.zeros(13), zeros(11)),
+        TypeError,
+        "state.q must have the simulator's dtype torch.float64, got torch.float32",
+    ),
+    (
+        (zeros(13), zeros(11, dtype=int)),
+        TypeError,
+        "state.v must have the simulator's dtype torch.float64, got torch.int64",
+    ),
+    (
+        (zeros(13, dtype=torch.complex128), zeros(11)),
+        TypeError,
+        "state.q must have the simulator's dtype torch.float64, got torch.complex128",
+    ),
+]
 
 
 @EVERY_CALL
@@ -239,20 +251,40 @@ PARAMETERS = [
     ({"mass,com": zeros(4)}, ValueError, "unknown parameter 'mass,com'"),
     ({"mass": 1.0}, TypeError, "parameter 'mass' must be a torch tensor, got float"),
     ({"mass": [1.0] * 4}, TypeError, "parameter 'mass' must be a torch tensor, got list"),
-    ({"mass": torch.ones(4, dtype=int)}, TypeError, "parameter 'mass' must be of a floating-point dtype, got torch.int64"),
+    (
+        {"mass": torch.ones(4, dtype=int)},
+        TypeError,
+        "parameter 'mass' must be of a floating-point dtype, got torch.int64",
+    ),
     ({"mass": torch.ones(3)}, ValueError, "parameter 'mass' must have shape [4], or [B, ...]"),
     ({"mass": torch.ones(3, 2, 4)}, ValueError, "parameter 'mass' must have shape [4], or [B, ...]"),
     ({"mass": torch.ones(())}, ValueError, "parameter 'mass' must have shape [4], or [B, ...]"),
     ({"mass": torch.ones(2, 4)}, ValueError, "parameters are for 2 environments, but the state has 3"),
-    ({"mass": torch.ones(3, 4), "com": torch.ones(2, 4, 3)}, ValueError, "batch sizes differ: parameter 'mass' has 3, 'com' has 2"),
+    (
+        {"mass": torch.ones(3, 4), "com": torch.ones(2, 4, 3)},
+        ValueError,
+        "batch sizes differ: parameter 'mass' has 3, 'com' has 2",
+    ),
     ({"mass": torch.tensor([1.0, -2.0, 1.0, 1.0])}, ValueError, "parameter 'mass' of 'lower' must be > 0, got -2.0"),
     ({"mass": zeros(4)}, ValueError, "parameter 'mass' of 'upper' must be > 0, got 0.0"),
-    ({"mass": torch.tensor([[1.0] * 4, [1.0, 1, 0, 1], [1.0] * 4])}, ValueError, "parameter 'mass' of 'hand' (environment 1) must be > 0, got 0.0"),
+    (
+        {"mass": torch.tensor([[1.0] * 4, [1.0, 1, 0, 1], [1.0] * 4])},
+        ValueError,
+        "parameter 'mass' of 'hand' (environment 1) must be > 0, got 0.0",
+    ),
     ({"mass": torch.tensor([1.0, NAN, 1.0, 1.0])}, ValueError, "parameter 'mass' of 'lower' must be finite, got nan"),
     ({"com": torch.full((4, 3), INF)}, ValueError, "parameter 'com' of 'upper' must be finite, got inf"),
-    ({"axis": zeros(2, 3)}, ValueError, "parameter 'axis' of 'shoulder' must not have zero length, got [0.0, 0.0, 0.0]"),
-    ({"inertia": torch.tensor([1.0, 1.0, 3.0, 0, 0, 0]).expand(4, 6)}, ValueError, "parameter 'inertia' of 'upper' violates the triangle inequality"),
-]  # fmt: skip
+    (
+        {"axis": zeros(2, 3)},
+        ValueError,
+        "parameter 'axis' of 'shoulder' must not have zero length, got [0.0, 0.0, 0.0]",
+    ),
+    (
+        {"inertia": torch.tensor([1.0, 1.0, 3.0, 0, 0, 0]).expand(4, 6)},
+        ValueError,
+        "parameter 'inertia' of 'upper' violates the triangle inequality",
+    ),
+]
 
 
 @EVERY_CALL
@@ -347,15 +379,16 @@ def test_huge_finite_numbers_are_no_error():
 
 
 @pytest.mark.parametrize("what", ["q", "v", "controls", "wrenches"])
-@pytest.mark.parametrize("dtype", [F64, torch.float32], ids=str)
-def test_mark_leaves_the_other_environments_alone(what, dtype):
+def test_mark_leaves_the_other_environments_alone(what):
     """To the bit, and in their gradients, in a batch of several packs of lanes."""
     model, batch, bad = arm(), 37, 21
-    sim = simulator(arm, nonfinite="mark", dtype=dtype)
+    sim = simulator(arm, nonfinite="mark")
     values = {
-        "q": random_state(model, batch, dtype=dtype).q, "v": random_state(model, batch, dtype=dtype).v,
-        "controls": random_controls(model, 4, batch, dtype=dtype), "wrenches": random_wrenches(model, 4, batch, dtype=dtype),
-    }  # fmt: skip
+        "q": random_state(model, batch).q,
+        "v": random_state(model, batch).v,
+        "controls": random_controls(model, 4, batch),
+        "wrenches": random_wrenches(model, 4, batch),
+    }
     outcomes = []
     for spoil in (False, True):
         x = {name: y.clone() for name, y in values.items()}

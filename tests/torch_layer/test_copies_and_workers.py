@@ -1,4 +1,4 @@
-"""A simulator can be copied, saved, sent to other processes and used from several threads; it is a well-behaved module."""
+"""A simulator can be copied, saved, sent to other processes and used from several threads; it is a good module."""
 
 import copy
 import io
@@ -86,7 +86,9 @@ def test_another_process_gets_the_same_bits(tmp_path, request):
     torch.save((simulator(arm), outcome(simulator(arm))), tmp_path / "sim.pt")
     script = (
         "import sys, torch; sys.path.insert(0, sys.argv[2]); from test_copies_and_workers import outcome, same\n"
-        "sim, expected = torch.load(sys.argv[1], weights_only=False); assert same(outcome(sim), expected); print('same')"
+        "sim, expected = torch.load(sys.argv[1], weights_only=False)\n"
+        "assert same(outcome(sim), expected)\n"
+        "print('same')"
     )
     command = [sys.executable, "-c", script, str(tmp_path / "sim.pt"), str(request.path.parent)]
     assert subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout == "same\n"

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from scenes import ALL, DT, arm, chain, puck, random_controls, random_state, random_wrenches, randn, simulator, statue
+from scenes import ALL, DT, arm, chain, puck, randn, random_controls, random_state, random_wrenches, simulator, statue
 
 import backdrive as bd
 

@@ -10,10 +10,10 @@ from scenes import (
     pendulum,
     project,
     puck,
+    randn,
     random_controls,
     random_state,
     random_wrenches,
-    randn,
     simulator,
 )
 from torch.func import grad, jacrev, vmap
@@ -56,7 +56,7 @@ def test_func_grad(make, batch):
 
 @pytest.mark.parametrize("make", [arm, chain], ids=lambda make: make.__name__)
 def test_vmap_is_a_batch(make):
-    sim, (q, v, u, w, mass) = simulator(make), inputs_of(make(), BATCH)
+    sim, (q, v, u, w, _) = simulator(make), inputs_of(make(), BATCH)
 
     def end(q, v, u, w):
         path = sim.rollout(bd.State(q, v), u, wrenches=w)
@@ -181,7 +181,7 @@ def test_compile_forward_and_backward(compiled):
     required = leaves(*per_environment)
     expected = torch.autograd.grad(loss_of(sim)(*required), required)
     assert_close(torch.autograd.grad(loss(*required), required), expected)
-    with pytest.raises(ValueError, match="parameter 'mass' of 'upper' must be > 0, got -1.0"):
+    with pytest.raises(ValueError, match=r"parameter 'mass' of 'upper' must be > 0, got -1\.0"):
         loss(*inputs[:4], -inputs[4])
 
 

@@ -79,9 +79,9 @@ def test_repr():
 def test_unknown_body():
     path = simulator(arm).rollout(random_state(arm()), steps=2)
     for quantity in ("position", "velocity", "orientation", "angular_velocity", "rotation"):
-        with pytest.raises(ValueError, match="unknown body 'hnd'; did you mean 'hand'?"):
+        with pytest.raises(ValueError, match=r"unknown body 'hnd'; did you mean 'hand'\?"):
             getattr(path, quantity)("hnd")
-    with pytest.raises(ValueError, match="unknown body 'tpi'; did you mean 'tip'?"):
+    with pytest.raises(ValueError, match=r"unknown body 'tpi'; did you mean 'tip'\?"):
         simulator(chain).rollout(random_state(chain()), steps=2).orientation("tpi")
 
 

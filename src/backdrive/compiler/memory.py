@@ -48,7 +48,7 @@ class Indexed:
             view[k] = view[k] + x
 
     def prefetch(self, count: Any) -> None:
-        """The first `count` elements will be used soon: rows are brought near, for other arrays there is nothing to do."""
+        """The first `count` elements will be used soon: rows are brought near; for other arrays nothing is to do."""
 
     def at(self, k: Any) -> Any:
         raise NotImplementedError

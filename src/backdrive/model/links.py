@@ -103,6 +103,9 @@ def pack(
     )
     if len(constants) != layout.constants_size(len(links), nq, len(actuators)):
         raise AssertionError("the tables do not have the layout's size")
+    for link in links:
+        if not np.isfinite(_record(link)).all():
+            raise ValueError(f"body {link.body!r} (joint {link.joint!r}) has constants that are not finite")
     bodies = [i for i, link in enumerate(links) if link.body is not None]
     joints = [i for i, link in enumerate(links) if link.joint is not None]
     return Model(

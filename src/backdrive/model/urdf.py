@@ -38,7 +38,8 @@ def take_inertials(spec: mujoco.MjSpec) -> tuple[dict[str, Inertial], list[str]]
             impossible.append(f"{body.name} (no rigid body has the principal moments {moments})")
         else:
             continue
-        own[body.name] = Inertial(float(body.mass), np.array(body.ipos), inertia)
+        com = np.nan_to_num(np.array(body.ipos))  # NaN: not given
+        own[body.name] = Inertial(float(body.mass), com, inertia)
         body.explicitinertial = True
         body.mass = 1.0
         body.inertia = np.ones(3)

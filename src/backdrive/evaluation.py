@@ -1,0 +1,212 @@
+"""Calling kernels on tensors: shapes are checked, results allocated, NaN reported. No autograd: see `operators`."""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import Optional
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .pages import empty
+from .physics.poses import POSE
+from .physics.rollout import STATUS
+from .program import Program
+
+# Optional[Tensor], not Tensor | None: what torch's inference of schemas understands in every version.
+
+X_NAME = {"rollout": "controls", "forward": "controls", "inverse": "vdot", "poses": ""}
+
+
+def _require_form(form: str) -> None:
+    if form not in X_NAME:
+        raise ValueError(f"backdrive: there is no form {form!r}; expected one of {list(X_NAME)}")
+
+
+def output_shapes(form: str, q: Tensor, v: Tensor, program: int, settings: Sequence[int]) -> dict[str, tuple[int, ...]]:
+    """The shapes of what a form returns, by the names of the kernel's rows."""
+    _require_form(form)
+    if form == "rollout":
+        steps, every, _, with_path = settings
+        rows, batch = -(-steps // every) + 1, q.shape[0]
+        path = {"path_q": (rows, batch, q.shape[1]), "path_v": (rows, batch, v.shape[1])} if with_path else {}
+        return {"status": (steps, batch, STATUS), "last_q": tuple(q.shape), "last_v": tuple(v.shape), **path}
+    if form == "poses":
+        return {"out": (*q.shape[:2], Program.of(program).model.nlink * sum(POSE))}
+    return {"forward": {"vdot": tuple(v.shape)}, "inverse": {"tau": tuple(v.shape)}}[form]
+
+
+def _check(
+    form: str, program: int, settings: Sequence[int], q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None,
+    constants: Tensor | None, bars: Sequence[Tensor] | None = None,
+) -> None:  # fmt: skip
+    """Compiled code trusts shapes: whatever reaches it was checked here."""
+    owner = Program.of(program)
+    _require_form(form)
+    if not isinstance(q, Tensor) or q.ndim < 2 + (form == "poses"):
+        found = list(q.shape) if isinstance(q, Tensor) else type(q).__name__
+        raise ValueError(f"backdrive {form}: q must be a tensor with a batch, got {found}")
+    if (x is not None and not X_NAME[form]) or (wrenches is not None and form not in ("rollout", "forward")):
+        raise ValueError(f"backdrive {form}: {'wrenches' if wrenches is not None else 'x'} must be None")
+    if len(settings) != (4 if form == "rollout" else 0):
+        wanted_settings = "steps, every, truncate, path" if form == "rollout" else "none"
+        raise ValueError(f"backdrive {form}: settings are {list(settings)}, expected {wanted_settings}")
+    model, batch = owner.model, q.shape[-2]
+    back = bars is not None
+    time: list[int] = []
+    if form == "rollout":
+        steps, every, truncate, path = settings
+        if not 1 <= every <= steps or truncate < 0 or (every != steps and not path and not back):
+            raise ValueError(f"backdrive rollout: settings (steps, every, truncate, path) are {list(settings)}")
+        time = [-(-steps // every)] if back else []
+    elif form == "poses":
+        time = [q.shape[0]]
+    wanted: dict[str, tuple[Tensor | None, list[int]]] = {
+        "q": (q, [*time, batch, model.nq]),
+        "v": (v, [*time, batch, model.nv]),
+    }
+    steps_of_x = [settings[0]] if form == "rollout" else []
+    if X_NAME[form]:
+        width = model.nv if form == "inverse" else model.nu
+        wanted[X_NAME[form]] = (x, [*steps_of_x, batch, width])
+    if wrenches is not None:
+        wanted["wrenches"] = (wrenches, [*steps_of_x, batch, 6 * model.nlink])
+    if constants is not None:
+        rows = [batch] if constants.ndim == 2 else []
+        wanted["constants"] = (constants, [*rows, len(model.constants)])
+    if bars is not None:
+        shapes = [[*time, batch, model.nlink * sum(POSE)]] if form == "poses" else [[batch, model.nv]]
+        if form == "rollout":
+            shapes = [[*time, batch, model.nq], [*time, batch, model.nv], [batch, model.nq], [batch, model.nv]]
+        if len(bars) != len(shapes):
+            raise ValueError(f"backdrive {form}: {len(bars)} gradients, expected {len(shapes)}")
+        wanted |= {f"gradient {k}": pair for k, pair in enumerate(zip(bars, shapes, strict=True))}
+    for name, (tensor, shape) in wanted.items():
+        if tensor is None or list(tensor.shape) != shape or tensor.dtype != owner.dtype or tensor.device.type != "cpu":
+            got = "None" if tensor is None else f"{tensor.dtype} {list(tensor.shape)} on {tensor.device}"
+            raise ValueError(f"backdrive {form}: {name} must be {owner.dtype} {shape} on the cpu, got {got}")
+    if batch < 1:
+        raise ValueError(f"backdrive {form}: the batch is empty")
+
+
+def _present(**tensors: Tensor | None) -> dict[str, Tensor]:
+    return {name: x for name, x in tensors.items() if x is not None}
+
+
+def evaluate(
+    form: str, q: Tensor, v: Tensor, x: Optional[Tensor], wrenches: Optional[Tensor],  # noqa: UP045
+    constants: Optional[Tensor], program: int, parameters: str, settings: Sequence[int],  # noqa: UP045
+) -> list[Tensor]:  # fmt: skip
+    _check(form, program, settings, q, v, x, wrenches, constants)
+    shapes = output_shapes(form, q, v, program, settings)
+    outputs = {name: empty(shape, q.dtype) for name, shape in shapes.items()}
+    inputs = _present(q=q, v=v, wrenches=wrenches, **{X_NAME[form]: x})
+    rows = inputs | outputs
+    integers = {}
+    if form == "rollout":
+        steps, every, _, with_path = settings
+        integers = {"steps": steps, "every": every}
+        if with_path:
+            outputs["path_q"][0], outputs["path_v"][0] = q, v
+            rows |= {"path_q": outputs["path_q"][1:], "path_v": outputs["path_v"][1:]}
+        else:  # one segment, whose end is the last state
+            rows |= {"path_q": outputs["last_q"].unsqueeze(0), "path_v": outputs["last_v"].unsqueeze(0)}
+    elif form == "poses":
+        integers = {"times": q.shape[0]}
+    owner = Program.of(program)
+    owner.run(form, q.shape[-2], rows, integers, constants, parameters)
+    if owner.nonfinite == "raise":
+        _report_nonfinite(form, inputs, next(iter(outputs.values())), owner.limited)
+    return list(outputs.values())
+
+
+class NotFiniteError(ValueError):
+    """An input has a NaN or an infinite number."""
+
+
+def _report_nonfinite(form: str, inputs: dict[str, Tensor], outcome: Tensor, limited: bool) -> None:
+    """Raise if an input is not finite; warn if the motion is not, from finite inputs. Cheap when all is well."""
+    if form == "poses":  # of a motion, which was reported on when it was computed
+        return
+    if form != "rollout":
+        require_finite(inputs)
+        return
+    finite, clipped = outcome.numpy()[..., 0], outcome.numpy()[..., 1]
+    if finite.min() > 0.5:  # what the motion does not show: limited controls, wrenches on bodies that cannot move
+        if limited and clipped.max() > 0.5:
+            require_finite({"controls": inputs["controls"]})
+        if "wrenches" in inputs:
+            require_finite({"wrenches": inputs["wrenches"]})
+    else:
+        require_finite(inputs)
+        step, environment = np.argwhere(finite < 0.5)[0].tolist()
+        warnings.warn(
+            f"the motion of environment {environment} is no longer finite after step {step} (is dt too large?); "
+            "Trajectory.status.finite says where",
+            RuntimeWarning,
+            stacklevel=_caller(),
+        )
+
+
+def require_finite(tensors: dict[str, Tensor]) -> None:
+    for name, tensor in tensors.items():
+        if math.isfinite(tensor.sum().item()) or bool(torch.isfinite(tensor).all()):
+            continue
+        place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
+        value = tensor[tuple(place)].item()
+        raise NotFiniteError(f"{name} is not finite: {value} at {place} of its shape {list(tensor.shape)}")
+
+
+def _caller() -> int:
+    """The stacklevel, for a warning of who calls this, of the user's code: outside of this package and of torch."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").split(".")[0] in ("backdrive", "torch"):
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+def pull_back(
+    form: str, q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None, constants: Tensor | None,
+    program: int, parameters: str, settings: Sequence[int], want_constants: bool, *bars: Tensor,
+) -> list[Tensor]:  # fmt: skip
+    """Gradients with respect to q, v, x, wrenches (those that are given) and constants (if wanted).
+
+    Of a rollout, q and v are the states before its steps (or segments), and the bars those after them.
+    """
+    _check(form, program, settings, q, v, x, wrenches, constants, bars)
+    batch, name = q.shape[-2], X_NAME[form]
+    path = form == "rollout"
+    results: dict[str, Tensor] = {
+        "q_bar": empty(q.shape[1:] if path else q.shape, q.dtype),
+        "v_bar": empty(v.shape[1:] if path else v.shape, v.dtype),
+    }
+    if x is not None:
+        results[f"{name}_bar"] = empty(x.shape, x.dtype)
+    if wrenches is not None:
+        results["wrenches_bar"] = empty(wrenches.shape, wrenches.dtype)
+    if want_constants and constants is not None:
+        results["constants_bar"] = torch.zeros(batch, constants.shape[-1], dtype=constants.dtype)
+    start = ("path_q", "path_v") if path else ("q", "v")
+    outcomes = {
+        "rollout": ("path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
+        "forward": ("vdot_bar",), "inverse": ("tau_bar",), "poses": ("out_bar",),
+    }[form]  # fmt: skip
+    rows = _present(**{start[0]: q, start[1]: v, name: x}, wrenches=wrenches)
+    rows |= dict(zip(outcomes, bars, strict=True)) | results
+    integers, kernel = {}, f"{form}_adjoint"
+    if path:
+        steps, every, truncate, _ = settings
+        integers = {"steps": steps, "truncate": min(truncate or steps + 1, steps + 1)}
+        if every > 1:
+            kernel, integers["every"] = "checkpoint_adjoint", every
+    elif form == "poses":
+        integers = {"times": q.shape[0]}
+    Program.of(program).run(kernel, batch, rows, integers, constants, parameters)
+    if "constants_bar" in results and constants is not None and constants.ndim == 1:
+        # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
+        results["constants_bar"] = torch.from_numpy(results["constants_bar"].numpy().sum(axis=0))
+    return list(results.values())
