@@ -108,9 +108,7 @@ def test_mjcf_against_mujoco(name, robot):
     np.testing.assert_array_equal(model.motor_v, expected.jnt_dofadr[expected.actuator_trnid[:, 0]])
     np.testing.assert_array_equal(model.motor_q, expected.jnt_qposadr[expected.actuator_trnid[:, 0]])
     limits = model.constants[layout.motor_start(model.nlink, model.nq) : -3].reshape(-1, layout.MOTOR)
-    np.testing.assert_array_equal(
-        limits[:, layout.CTRL_LOW : layout.CTRL_HIGH + 1], expected.actuator_ctrlrange
-    )
+    np.testing.assert_array_equal(limits[:, layout.CTRL_LOW : layout.CTRL_HIGH + 1], expected.actuator_ctrlrange)
     assert model.timestep == expected.opt.timestep
     assert model.joints == tuple(expected.joint(i).name or f"joint{i}" for i in range(expected.njnt))
     compare_kinematics(model, expected)
@@ -218,9 +216,7 @@ def test_actuators_by_what_they_do():
     assert motors[1, layout.CTRL_LOW :].tolist() == [-np.inf, np.inf, -np.inf, np.inf]
 
 
-def world(
-    body: str = "", rest: str = "", option: str = "", joint: str = 'axis="0 1 0"', more: str = ""
-) -> str:
+def world(body: str = "", rest: str = "", option: str = "", joint: str = 'axis="0 1 0"', more: str = "") -> str:
     """One arm on a hinge, with something added."""
     return (
         f'<mujoco>{option}<worldbody><body name="arm"><joint name="hinge" {joint}/>{body}'
@@ -294,9 +290,7 @@ def test_what_cannot_be_represented_is_named(kind, text, names):
 
 
 def test_the_error_lists_every_kind_at_once(robot):
-    with pytest.raises(
-        ValueError, match=r"(?s)contact: floor, .*limit: hip_1, .*ignore=\('contact', 'limit'\)"
-    ):
+    with pytest.raises(ValueError, match=r"(?s)contact: floor, .*limit: hip_1, .*ignore=\('contact', 'limit'\)"):
         bd.load(robot("ant.xml"))
 
 

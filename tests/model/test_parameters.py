@@ -82,9 +82,7 @@ def test_parameters_are_copies():
 def test_gradients(name, batch):
     """Autograd against the definition: a random linear function of the constants."""
     value = MODEL.parameter(name).expand(*batch, *MODEL.parameters()[name].shape).clone()
-    value = value * (
-        1.0 + 0.01 * torch.rand(value.shape, generator=torch.Generator().manual_seed(0)).double()
-    )
+    value = value * (1.0 + 0.01 * torch.rand(value.shape, generator=torch.Generator().manual_seed(0)).double())
     value.requires_grad_()
     assert MODEL.assemble({name: value}).shape == (*batch, len(MODEL.constants))
     finite = torch.isfinite(torch.tensor(MODEL.constants))
@@ -194,9 +192,7 @@ def test_in_the_plane():
         model.parameter("kp")
 
 
-@pytest.mark.parametrize(
-    "duplicate", [copy.deepcopy, copy.copy, lambda model: pickle.loads(pickle.dumps(model))]
-)
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, copy.copy, lambda model: pickle.loads(pickle.dumps(model))])
 def test_copies(duplicate):
     other = duplicate(MODEL)
     assert other is not MODEL and other.fingerprint == MODEL.fingerprint
@@ -208,9 +204,7 @@ def test_copies(duplicate):
 def test_fingerprints():
     assert build().fingerprint == MODEL.fingerprint
     code = CODE + "print(model.fingerprint)"
-    output = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_env()
-    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=_env())
     assert output.stdout.strip() == MODEL.fingerprint
     names: dict = {}
     exec(CODE.replace("mass=0.5", "mass=0.5000001"), names)

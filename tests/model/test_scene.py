@@ -56,9 +56,7 @@ def test_poses_are_relative_to_the_parent():
     half = math.sqrt(0.5)
     scene.add_body("tip", bd.Sphere(0.1), mass=1.0, position=(1.0, 3.0, 0.0))
     scene.add_body("arm", bd.Sphere(0.1), mass=1.0, position=(1.0, 2.0, 0.0), quaternion=(half, 0, 0, half))
-    scene.add_joint(
-        "elbow", bd.Slider(axis=(0, 2, 0)), parent="arm", child="tip", position=0.3, velocity=-1.0
-    )
+    scene.add_joint("elbow", bd.Slider(axis=(0, 2, 0)), parent="arm", child="tip", position=0.3, velocity=-1.0)
     scene.add_joint("base", bd.Hinge(axis=(0, 1, 0)), child="arm", anchor=(1.0, 2.0, 0.5), position=0.2)
     model = scene.build()
     # The parent comes first although it was added last.
@@ -86,9 +84,7 @@ def test_free_bodies_start_where_they_were_put():
 
 def test_a_planar_joint_to_the_world_has_the_pose_as_coordinates():
     scene = bd.Scene(dim=2)
-    scene.add_body(
-        "cart", bd.Box(1, 1), mass=1.0, position=(1, 2), angle=7.0, velocity=(3, 4), angular_velocity=5
-    )
+    scene.add_body("cart", bd.Box(1, 1), mass=1.0, position=(1, 2), angle=7.0, velocity=(3, 4), angular_velocity=5)
     scene.add_joint("float", bd.Planar(damping=0.3), child="cart")
     model = scene.build()
     assert model.joints == ("float",)

@@ -49,9 +49,7 @@ def test_the_hull_of_many_points_approaches_a_ball():
     np.testing.assert_allclose(ball.inertia(1.0), Sphere(1.0).inertia(1.0), atol=5e-3)
 
 
-@pytest.mark.parametrize(
-    "shape", [Circle(0.7), Box(0.8, 0.5), Polygon(HOUSE)], ids=lambda s: type(s).__name__
-)
+@pytest.mark.parametrize("shape", [Circle(0.7), Box(0.8, 0.5), Polygon(HOUSE)], ids=lambda s: type(s).__name__)
 def test_flat_shapes_by_numerical_integration(shape):
     step = 2e-3
     x, y = np.meshgrid(*(np.arange(-1.0, 2.0, step) + step / 2,) * 2)
