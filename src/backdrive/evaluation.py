@@ -15,7 +15,7 @@ from torch import Tensor
 from .pages import empty
 from .physics.poses import POSE
 from .physics.rollout import STATUS
-from .program import Program
+from .program import THREAD_WORK, Program
 
 # Optional[Tensor], not Tensor | None: what torch's inference of schemas understands in every version.
 
@@ -210,3 +210,30 @@ def pull_back(
         # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
         results["constants_bar"] = torch.from_numpy(results["constants_bar"].numpy().sum(axis=0))
     return list(results.values())
+
+
+def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, Tensor] | None:
+    """The state after one step of plain, contiguous tensors q [B, nq] or [nq], v and u alike: less work than a rollout.
+
+    None if the tensors are anything else, or if something is to be reported about the step: then that must be done.
+    """
+    model, shape = program.model, q.shape[:-1]
+    for x, n in ((q, model.nq), (v, model.nv), (u, model.nu)):
+        plain = x.dtype is program.dtype and x.is_cpu and x.is_contiguous() and type(x) in (Tensor, torch.nn.Parameter)
+        if not plain or x.ndim > 2 or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
+            return None
+    batch = q.shape[0] if q.ndim == 2 else 1
+    if not 0 < batch * model.nlink < THREAD_WORK:
+        return None
+    q_next, v_next = torch.empty(q.shape, dtype=q.dtype), torch.empty(v.shape, dtype=v.dtype)
+    status = np.empty((batch, STATUS), np.float64 if program.bits == 64 else np.float32)
+    last_q, last_v = q_next.data_ptr(), v_next.data_ptr()
+    program.step_call(
+        batch, q=q.data_ptr(), v=v.data_ptr(), controls=u.data_ptr(), status=status.ctypes.data,
+        last_q=last_q, last_v=last_v, path_q=last_q, path_v=last_v,
+    )  # fmt: skip
+    if program.nonfinite == "raise":
+        finite, clipped = status[0] if batch == 1 else (status[:, 0].min(), status[:, 1].max())
+        if finite < 0.5 or (clipped > 0.5 and not math.isfinite(u.sum().item())):
+            return None
+    return q_next, v_next

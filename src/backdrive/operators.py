@@ -19,6 +19,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, Optional
 
 import torch
@@ -29,6 +30,9 @@ from . import evaluation
 from .batching import vmap_evaluate, vmap_pull_back
 from .evaluation import output_shapes
 from .program import Program
+
+ONE_STEP = (1, 1, 0, 0)  # settings of a rollout: one step, and only its end
+
 
 # ---------------------------------------------------------------------------------------------- autograd
 
@@ -74,6 +78,43 @@ class _QuickEvaluate(torch.autograd.Function):
     backward = _Evaluate.backward
 
 
+class _QuickStep(torch.autograd.Function):
+    """A step that `evaluation.quick_step` has computed already."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, v: Tensor, u: Tensor, owner: Program, outcome: list) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(q, v, u)
+        ctx.owner = owner
+        ctx.set_materialize_grads(False)
+        return outcome[0], outcome[1]
+
+    @staticmethod
+    def backward(ctx: Any, *bars: Tensor | None) -> tuple:
+        single = ctx.saved_tensors[0].ndim == 1
+        q, v, u = (x.unsqueeze(0) if single else x for x in ctx.saved_tensors)
+        rollout = SimpleNamespace(
+            form="rollout", settings=ONE_STEP, program=ctx.owner.number, parameters="", needs_input_grad=(False,) * 9,
+            saved_tensors=(q, v, u.unsqueeze(0), None, None),
+        )  # fmt: skip
+        bars = tuple(bar.unsqueeze(0) if bar is not None and single else bar for bar in bars)
+        plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+        gradients = _differentiate(rollout, (None, *bars), evaluation.pull_back if plain else _PullBack.apply)
+        if gradients[1] is None:
+            return (None,) * 5
+        q_bar, v_bar, u_bar = gradients[1], gradients[2], gradients[3].squeeze(0)
+        return *((x.squeeze(0) if single else x) for x in (q_bar, v_bar, u_bar)), None, None
+
+
+def quick_step(owner: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, ...] | None:
+    """`evaluation.quick_step`, differentiable; None where it does not apply."""
+    if _traced() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+        return None
+    outcome = evaluation.quick_step(owner, q, v, u)
+    if outcome is not None and torch.is_grad_enabled() and (q.requires_grad or v.requires_grad or u.requires_grad):
+        return _QuickStep.apply(q, v, u, owner, list(outcome))
+    return outcome
+
+
 class _PullBack(torch.autograd.Function):
     """The gradient as a function of its own: for torch.func, and to refuse second derivatives."""
 
@@ -106,7 +147,7 @@ def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
     ctx.save_for_backward(q, v, x, wrenches, constants)
 
 
-def _differentiate(ctx: Any, bars: Sequence[Tensor], pull_back: Any) -> tuple:
+def _differentiate(ctx: Any, bars: Sequence[Any], pull_back: Any) -> tuple:
     if all(bar is None for bar in bars):
         return (None,) * 9
     if any(bar is not None and torch._C._functorch.is_legacy_batchedtensor(bar) for bar in bars):

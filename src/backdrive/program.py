@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import os
 import weakref
@@ -11,10 +12,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .compiler import Executable, Rows, Table, run
+from .compiler import Executable, Number, Rows, Table, run
+from .compiler.launch import float_bits, scratch_memory
 from .model import layout
 from .physics.integrate import Integrator
 from .physics.kernels import FORMS, Variant, make_kernel, rolled_kernel
+from .physics.rollout import STATUS
 from .physics.world import topology_table
 
 if TYPE_CHECKING:
@@ -25,7 +28,7 @@ _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictiona
 
 AUTO_LINKS = {2: 120, 3: 40}  # specialize="auto": up to so many links (in the plane, most of a link is zero),
 AUTO_VARYING = 64  # and so many constants that are given at run time
-_THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
+THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
 
 class Program:
@@ -84,6 +87,10 @@ class Program:
             executable = self._executables[key] = kernel.build(self.bits)
         return executable
 
+    @functools.cached_property
+    def step_call(self) -> StepCall:
+        return StepCall(self)
+
     def _specializes(self, parameters: str) -> bool:
         """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""
         if self.specialize != "auto":
@@ -114,7 +121,34 @@ class Program:
                 constants = constants if constants.data_ptr() else constants.clone()
                 values[name] = constants.data_ptr()
         work = batch * max(integers.values(), default=1) * self.model.nlink
-        run(executable, batch, min(self.threads, 1 + work // _THREAD_WORK), values)
+        run(executable, batch, min(self.threads, 1 + work // THREAD_WORK), values)
+
+
+class StepCall:
+    """One step of contiguous tensors, with as little work as possible before the kernel starts."""
+
+    def __init__(self, program: Program) -> None:
+        model = program.model
+        self.executable = program.executable("rollout", False, False, False, "")
+        rows = {"q": model.nq, "v": model.nv, "controls": model.nu, "last_q": model.nq, "last_v": model.nv}
+        rows |= {"path_q": model.nq, "path_v": model.nv, "status": STATUS}
+        fixed = program._values | {"steps": 1, "every": 1, "constants": program.constants.data_ptr()}
+        self.words: list[int] = []
+        self.places: dict[str, int] = {}  # where the addresses of rows go
+        for name, kind in self.executable.layout:
+            self.places[name] = len(self.words)
+            if kind is Rows:
+                self.words += [0, rows[name], 0]
+            else:
+                self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
+        integers = tuple(fixed[name] for name in self.executable.integers)
+        self.scratch = self.executable.scratch_bytes(integers)
+
+    def __call__(self, batch: int, **addresses: int) -> None:
+        words = self.words.copy()
+        for name, address in addresses.items():
+            words[self.places[name]] = address
+        self.executable.call(self.executable.block(*words), scratch_memory(self.scratch), 0, batch)
 
 
 def with_rows(x: Tensor) -> Tensor:

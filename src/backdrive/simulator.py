@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -122,10 +122,15 @@ class Simulator(nn.Module):
         [B, nbody, 3] (2D: fx, fy, torque), on the centers of mass, in world axes, N and N m; parameters: see `rollout`.
         Without B everywhere: one world.
         """
+        usual = wrench is None and parameters is None and isinstance(state, State)
+        if usual and all(isinstance(x, Tensor) for x in (*state, control)):
+            after = operators.quick_step(self._program, state.q, state.v, cast(Tensor, control))
+            if after is not None:
+                return State(*after)
         call = _Call(self, state, parameters)
         controls, wrenches = call.controls(control), call.wrenches(wrench)
         wrenches = None if wrenches is None else wrenches.unsqueeze(0)
-        _, q, v = call.evaluate("rollout", controls.unsqueeze(0), wrenches, _ONE_STEP)
+        _, q, v = call.evaluate("rollout", controls.unsqueeze(0), wrenches, operators.ONE_STEP)
         return State(*call.finished(q, v, dim=0))
 
     def rollout(
@@ -174,7 +179,7 @@ class Simulator(nn.Module):
         call = _Call(self, state, parameters)
         with torch.no_grad():
             controls = call.controls(control).unsqueeze(0)
-            _, after, _ = call.evaluate("rollout", controls, None, _ONE_STEP)
+            _, after, _ = call.evaluate("rollout", controls, None, operators.ONE_STEP)
             step = (call.q, call.v, controls, after, call.constants, call.names)
             A, B = call.finished(*step_jacobians(self._program.number, self._tangent, *step), dim=0)
         return A, B
@@ -252,7 +257,6 @@ def _planar_angles(model: Model) -> list[tuple[float, list[tuple[int, float]]]]:
     return angles
 
 
-_ONE_STEP = (1, 1, 0, 0)  # settings of a rollout (see `operators`): one step, and only its end
 _FIXED = ("model", "dt", "integrator", "dtype", "threads", "specialize", "nonfinite")
 
 

@@ -33,7 +33,7 @@ def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]
     ends = [min(batch, (packs * k // parts) * executable.lanes) for k in range(parts + 1)]
 
     def part(k: int) -> None:
-        executable.call(block, _scratch(scratch), ends[k], ends[k + 1])
+        executable.call(block, scratch_memory(scratch), ends[k], ends[k + 1])
 
     if parts == 1:
         part(0)
@@ -56,18 +56,18 @@ def _block(executable: Executable, values: dict[str, Any]) -> Any:
         if kind is Rows:
             words += values[name]
         elif kind is Number:
-            words.append(_float_bits(values[name]))
+            words.append(float_bits(values[name]))
         else:
             words.append(values[name])
     return executable.block(*words)
 
 
 @functools.lru_cache(64)
-def _float_bits(x: float) -> int:
+def float_bits(x: float) -> int:
     return struct.unpack("q", struct.pack("d", x))[0]
 
 
-def _scratch(size: int) -> int:
+def scratch_memory(size: int) -> int:
     """The address of this thread's scratch memory, aligned to the widest register."""
     buffer = getattr(_local, "buffer", None)
     if buffer is None or buffer.nbytes < size + 64:
