@@ -23,7 +23,7 @@ def gradient(
     """Of |q_T|² + |v_T|², with respect to q, v and the controls."""
     inputs = [x.detach().requires_grad_() for x in (*state, controls)]
     path = simulator.rollout(bd.State(*inputs[:2]), inputs[2], adjoint=adjoint)
-    return torch.autograd.grad(path.q[-1].square().sum() + path.v[-1].square().sum(), inputs)
+    return torch.autograd.grad(path.last.q.square().sum() + path.last.v.square().sum(), inputs)
 
 
 def measure(run: Run) -> list[Table]:

@@ -28,6 +28,6 @@ def measure(run: Run) -> list[Table]:
     table.check(f"a buffer of {KNOWN} MB, measured the same way, relative", max(control), 0.1)
     table.notes.append(
         "By how much the peak of resident memory (VmHWM, reset after a warm-up) rises, in fresh processes; "
-        "the median. The inputs are there before. The states are 1.5 MB, their gradient as much."
+        "the median. The inputs are there before. The states are 1.5 MB."
     )
     return [table]

@@ -32,7 +32,7 @@ def first_use(specialize: bool) -> dict[str, float]:
     start = time.perf_counter()
     path = robot.simulator(specialize=specialize).rollout(state, controls)
     middle = time.perf_counter()
-    (path.q[-1].sum() + path.v[-1].sum()).backward()
+    (path.last.q.sum() + path.last.v.sum()).backward()
     return {"forward": middle - start, "adjoint": time.perf_counter() - middle}
 
 

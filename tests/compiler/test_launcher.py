@@ -121,7 +121,7 @@ def test_an_interrupt_waits_for_the_threads(monkeypatch):
 def test_scratch_memory_grows_and_is_aligned(kernel):
     for n in (1, 3000, 2, 40):
         assert np.isfinite(results(kernel, 9, 2, n % 50)).all()
-        assert launcher._scratch(n * 64) % 64 == 0
+        assert launcher.scratch_memory(n * 64) % 64 == 0
         assert launcher._local.buffer.nbytes >= n * 64
 
 
