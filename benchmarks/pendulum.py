@@ -63,7 +63,7 @@ def measure(run: Run) -> list[Table]:
     table.check(f"q and v after {CHECKED} steps, backdrive - MuJoCo, all N", worst, 1e-8)
     table.notes += [
         f"Batches of {WORK:,} / N. Backward: alone, for all controls and the start.",
-        "auto, the default, changes from specialised to rolled kernels with the number of links.",
+        "auto is the default: specialised up to 120 links in the plane.",
         f"Compared after {CHECKED} steps: in 100, 80 links turn one ulp of the start into 1e-8.",
     ]
     return [table]
