@@ -1,0 +1,100 @@
+"""A step of plain tensors takes a shorter way to its kernel: it must be the same step, and step aside for all else."""
+
+import pytest
+import torch
+
+import backdrive as bd
+from backdrive import operators
+
+
+def arm(dim: int) -> bd.Model:
+    scene = bd.Scene(dim=dim)
+    parent = None
+    for i in range(3):
+        at = (0.0,) * (dim - 1)
+        body = scene.add_body(f"link{i}", bd.Box(*(0.1,) * dim), mass=1.0 + i, position=(*at, -0.5 - i))
+        axis = {} if dim == 2 else {"axis": (0.3, 1.0, 0.2)}
+        joint = scene.add_joint(
+            f"joint{i}", bd.Hinge(damping=0.1, **axis), parent=parent, child=body, anchor=(*at, -1.0 * i)
+        )
+        scene.add_motor(f"motor{i}", joint=joint, limits=(-2.0, 2.0))
+        parent = body
+    scene.add_body("free", bd.Box(*(0.2,) * dim), mass=2.0, position=(3.0,) * dim)
+    return scene.build()
+
+
+def inputs(model: bd.Model, batch: int | None, dtype: torch.dtype) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    q, v = model.initial_state(batch)
+    shape = (model.nu,) if batch is None else (batch, model.nu)
+    noise = [torch.randn(x.shape, generator=generator, dtype=torch.float64) for x in (q, v)]
+    u = 3.0 * torch.randn(shape, generator=generator, dtype=torch.float64)  # some beyond the limits
+    return [x.to(dtype) for x in (q + 0.2 * noise[0], noise[1], u)]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Counts the steps that took the short way."""
+    taken = []
+    original = operators.quick_step
+
+    def counted(*args):
+        outcome = original(*args)
+        taken.append(outcome is not None)
+        return outcome
+
+    monkeypatch.setattr(operators, "quick_step", counted)
+    return taken
+
+
+@pytest.mark.parametrize("specialize", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("batch", [None, 1, 7])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_same_bits_as_a_rollout(quick, dim, batch, dtype, specialize):
+    model = arm(dim)
+    sim = bd.Simulator(model, 0.01, dtype=dtype, specialize=specialize)
+    weights = [torch.randn_like(x) for x in inputs(model, batch, dtype)[:2]]
+    results = []
+    for way in (lambda q, v, u: sim.step(bd.State(q, v), u), lambda q, v, u: sim.rollout(bd.State(q, v), u[None]).last):
+        x = [y.clone().requires_grad_() for y in inputs(model, batch, dtype)]
+        after = way(*x)
+        loss = sum((y * w).sum() for y, w in zip(after, weights))
+        results.append([*after, *torch.autograd.grad(loss, x)])
+    assert quick == [True]
+    assert all(torch.equal(a, b) for a, b in zip(*results))
+
+
+def test_other_tensors_take_the_long_way(quick):
+    model = arm(3)
+    sim = bd.Simulator(model, 0.01, specialize=False)
+    q, v, u = inputs(model, 4, torch.float64)
+    expected = sim.step(bd.State(q, v), u)
+    strided = [x.t().contiguous().t() for x in (q, v, u)]
+    shared = u[0]
+    for args, same in ((strided, True), ((q, v, shared), False), ((q[:, ::1], v, u), True)):
+        after = sim.step(bd.State(*args[:2]), args[2])
+        if same:
+            assert torch.equal(after.q, expected.q)
+    assert quick == [True, False, False, True]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+@pytest.mark.parametrize("which", range(3))
+def test_what_is_not_finite_is_still_reported(which, value):
+    model = arm(3)
+    sim = bd.Simulator(model, 0.01, specialize=False)
+    x = inputs(model, 4, torch.float64)
+    x[which][2, 1] = value
+    with pytest.raises(ValueError, match="not finite"):
+        sim.step(bd.State(x[0], x[1]), x[2])
+
+
+def test_no_second_derivative():
+    model = arm(2)
+    sim = bd.Simulator(model, 0.01, specialize=False)
+    q, v, u = inputs(model, None, torch.float64)
+    u.requires_grad_()
+    (gradient,) = torch.autograd.grad(sim.step(bd.State(q, v), u).v.square().sum(), u, create_graph=True)
+    with pytest.raises(RuntimeError, match="first derivatives only"):
+        gradient.sum().backward()
