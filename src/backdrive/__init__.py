@@ -1,5 +1,6 @@
 """backdrive: differentiable physics for PyTorch. Give it a loss on a motion, and it drives the gradient back."""
 
+from .contacts import Contacts
 from .gradcheck import GradcheckReport, gradcheck
 from .model import (
     Ball,
@@ -8,10 +9,12 @@ from .model import (
     Circle,
     Convex,
     Cylinder,
+    Distance,
     Fixed,
     Free,
     HalfSpace,
     Hinge,
+    Lock,
     Model,
     Motor,
     Planar,
@@ -22,16 +25,19 @@ from .model import (
     Sphere,
     State,
     VelocityServo,
+    Weld,
     load,
 )
+from .physics.gauss_seidel import ProjectedGaussSeidel
 from .physics.integrate import Midpoint, SemiImplicitEuler
+from .physics.interior_point import InteriorPoint
 from .simulator import Checkpoint, Simulator, Truncated
 from .trajectory import Status, Trajectory
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Convex", "Cylinder", "Fixed", "Free", "GradcheckReport",
-    "HalfSpace", "Hinge", "Midpoint", "Model", "Motor", "Planar", "Polygon", "PositionServo", "Scene",
-    "SemiImplicitEuler", "Simulator", "Slider", "Sphere", "State", "Status", "Trajectory", "Truncated",
-    "VelocityServo", "gradcheck", "load",
+    "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed", "Free",
+    "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
+    "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider", "Sphere",
+    "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load",
 ]  # fmt: skip

@@ -40,8 +40,8 @@ class Fold:
 
     def __init__(self, form: str, size: int, q: Tensor, q_dim: int | None, back: bool = False) -> None:
         self.size = size
-        self.other = int(form in ("rollout", "poses"))  # where the batch is in tensors with a time
-        self.start = int(form == "poses")  # and in q and v
+        self.other = int(form in ("rollout", "poses", "forces"))  # where the batch is in tensors with a time
+        self.start = int(form in ("poses", "forces"))  # and in q and v
         at = self.other if back else self.start
         self.batch = (q if q_dim is None else q.movedim(q_dim, 0)[0]).shape[at]
 

@@ -14,12 +14,20 @@ from torch import Tensor
 
 from .pages import empty
 from .physics.poses import POSE
-from .physics.rollout import STATUS
 from .program import THREAD_WORK, Program
 
 # Optional[Tensor], not Tensor | None: what torch's inference of schemas understands in every version.
 
-X_NAME = {"rollout": "controls", "forward": "controls", "inverse": "vdot", "poses": ""}
+X_NAME = {"rollout": "controls", "forces": "controls", "forward": "controls", "inverse": "vdot", "poses": ""}
+
+
+OVER_TIME = ("poses", "forces")  # of states at many times: [T, B, n]
+DRIVEN = ("rollout", "forces", "forward")  # have wrenches
+
+
+def _out_size(form: str, owner: Program) -> int:
+    """Numbers per state that a form over time returns."""
+    return owner.model.nlink * sum(POSE) if form == "poses" else owner.forces_size
 
 
 def _require_form(form: str) -> None:
@@ -34,9 +42,14 @@ def output_shapes(form: str, q: Tensor, v: Tensor, program: int, settings: Seque
         steps, every, _, with_path = settings
         rows, batch = -(-steps // every) + 1, q.shape[0]
         path = {"path_q": (rows, batch, q.shape[1]), "path_v": (rows, batch, v.shape[1])} if with_path else {}
-        return {"status": (steps, batch, STATUS), "last_q": tuple(q.shape), "last_v": tuple(v.shape), **path}
-    if form == "poses":
-        return {"out": (*q.shape[:2], Program.of(program).model.nlink * sum(POSE))}
+        return {
+            "status": (steps, batch, Program.of(program).status_size),
+            "last_q": tuple(q.shape),
+            "last_v": tuple(v.shape),
+            **path,
+        }
+    if form in OVER_TIME:
+        return {"out": (*q.shape[:2], _out_size(form, Program.of(program)))}
     return {"forward": {"vdot": tuple(v.shape)}, "inverse": {"tau": tuple(v.shape)}}[form]
 
 
@@ -47,10 +60,10 @@ def _check(
     """Compiled code trusts shapes: whatever reaches it was checked here."""
     owner = Program.of(program)
     _require_form(form)
-    if not isinstance(q, Tensor) or q.ndim < 2 + (form == "poses"):
+    if not isinstance(q, Tensor) or q.ndim < 2 + (form in OVER_TIME):
         found = list(q.shape) if isinstance(q, Tensor) else type(q).__name__
         raise ValueError(f"backdrive {form}: q must be a tensor with a batch, got {found}")
-    if (x is not None and not X_NAME[form]) or (wrenches is not None and form not in ("rollout", "forward")):
+    if (x is not None and not X_NAME[form]) or (wrenches is not None and form not in DRIVEN):
         raise ValueError(f"backdrive {form}: {'wrenches' if wrenches is not None else 'x'} must be None")
     if len(settings) != (4 if form == "rollout" else 0):
         wanted_settings = "steps, every, truncate, path" if form == "rollout" else "none"
@@ -63,13 +76,13 @@ def _check(
         if not 1 <= every <= steps or truncate < 0 or (every != steps and not path and not back):
             raise ValueError(f"backdrive rollout: settings (steps, every, truncate, path) are {list(settings)}")
         time = [-(-steps // every)] if back else []
-    elif form == "poses":
+    elif form in OVER_TIME:
         time = [q.shape[0]]
     wanted: dict[str, tuple[Tensor | None, list[int]]] = {
         "q": (q, [*time, batch, model.nq]),
         "v": (v, [*time, batch, model.nv]),
     }
-    steps_of_x = [settings[0]] if form == "rollout" else []
+    steps_of_x = [settings[0]] if form == "rollout" else time
     if X_NAME[form]:
         width = model.nv if form == "inverse" else model.nu
         wanted[X_NAME[form]] = (x, [*steps_of_x, batch, width])
@@ -79,7 +92,7 @@ def _check(
         rows = [batch] if constants.ndim == 2 else []
         wanted["constants"] = (constants, [*rows, len(model.constants)])
     if bars is not None:
-        shapes = [[*time, batch, model.nlink * sum(POSE)]] if form == "poses" else [[batch, model.nv]]
+        shapes = [[*time, batch, _out_size(form, owner)]] if form in OVER_TIME else [[batch, model.nv]]
         if form == "rollout":
             shapes = [[*time, batch, model.nq], [*time, batch, model.nv], [batch, model.nq], [batch, model.nv]]
         if len(bars) != len(shapes):
@@ -115,7 +128,7 @@ def evaluate(
             rows |= {"path_q": outputs["path_q"][1:], "path_v": outputs["path_v"][1:]}
         else:  # one segment, whose end is the last state
             rows |= {"path_q": outputs["last_q"].unsqueeze(0), "path_v": outputs["last_v"].unsqueeze(0)}
-    elif form == "poses":
+    elif form in OVER_TIME:
         integers = {"times": q.shape[0]}
     owner = Program.of(program)
     owner.run(form, q.shape[-2], rows, integers, constants, parameters)
@@ -130,7 +143,7 @@ class NotFiniteError(ValueError):
 
 def _report_nonfinite(form: str, inputs: dict[str, Tensor], outcome: Tensor, limited: bool) -> None:
     """Raise if an input is not finite; warn if the motion is not, from finite inputs. Cheap when all is well."""
-    if form == "poses":  # of a motion, which was reported on when it was computed
+    if form in OVER_TIME:  # of a motion, which was reported on when it was computed
         return
     if form != "rollout":
         require_finite(inputs)
@@ -193,7 +206,7 @@ def pull_back(
     start = ("path_q", "path_v") if path else ("q", "v")
     outcomes = {
         "rollout": ("path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
-        "forward": ("vdot_bar",), "inverse": ("tau_bar",), "poses": ("out_bar",),
+        "forward": ("vdot_bar",), "inverse": ("tau_bar",), "poses": ("out_bar",), "forces": ("out_bar",),
     }[form]  # fmt: skip
     rows = _present(**{start[0]: q, start[1]: v, name: x}, wrenches=wrenches)
     rows |= dict(zip(outcomes, bars, strict=True)) | results
@@ -203,7 +216,7 @@ def pull_back(
         integers = {"steps": steps, "truncate": min(truncate or steps + 1, steps + 1)}
         if every > 1:
             kernel, integers["every"] = "checkpoint_adjoint", every
-    elif form == "poses":
+    elif form in OVER_TIME:
         integers = {"times": q.shape[0]}
     Program.of(program).run(kernel, batch, rows, integers, constants, parameters)
     if "constants_bar" in results and constants is not None and constants.ndim == 1:
@@ -226,14 +239,14 @@ def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tenso
     if not 0 < batch * model.nlink < THREAD_WORK:
         return None
     q_next, v_next = torch.empty(q.shape, dtype=q.dtype), torch.empty(v.shape, dtype=v.dtype)
-    status = np.empty((batch, STATUS), np.float64 if program.bits == 64 else np.float32)
+    status = np.empty((batch, program.status_size), np.float64 if program.bits == 64 else np.float32)
     last_q, last_v = q_next.data_ptr(), v_next.data_ptr()
     program.step_call(
         batch, q=q.data_ptr(), v=v.data_ptr(), controls=u.data_ptr(), status=status.ctypes.data,
         last_q=last_q, last_v=last_v, path_q=last_q, path_v=last_v,
     )  # fmt: skip
     if program.nonfinite == "raise":
-        finite, clipped = status[0] if batch == 1 else (status[:, 0].min(), status[:, 1].max())
+        finite, clipped = status[0, :2] if batch == 1 else (status[:, 0].min(), status[:, 1].max())
         if finite < 0.5 or (clipped > 0.5 and not math.isfinite(u.sum().item())):
             return None
     return q_next, v_next

@@ -1,11 +1,12 @@
 """The PyTorch operator ``torch.ops.backdrive.evaluate``: the only place with autograd code.
 
-One operator serves every form of kernel that has a derivative ("rollout", "forward", "inverse", "poses"), on tensors
-of one dtype on the CPU, with a batch:
+One operator serves every form of kernel that has a derivative ("rollout", "forces", "forward", "inverse", "poses"), on
+tensors of one dtype on the CPU, with a batch:
 
-    q [B, nq], v [B, nv]    the state (poses: [T, B, n])
-    x                       controls [T, B, nu] (rollout), [B, nu] (forward), accelerations [B, nv] (inverse), or None
-    wrenches                [T, B, 6 nlink] (rollout), [B, 6 nlink] (forward), or None
+    q [B, nq], v [B, nv]    the state (poses, forces: [T, B, n])
+    x                       controls [T, B, nu] (rollout, forces), [B, nu] (forward), or None; accelerations [B, nv]
+                            (inverse)
+    wrenches                [T, B, 6 nlink] (rollout, forces), [B, 6 nlink] (forward), or None
     constants               [nconst] or [B, nconst], assembled from `parameters` (names, separated by commas), or None
     program                 the number of a `Program`
     settings                of a rollout: steps, every, truncate, and whether the path is wanted or only its end

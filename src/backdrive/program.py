@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import weakref
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from torch import Tensor
 from .compiler import Executable, Number, Rows, Table, run
 from .compiler.launch import float_bits, scratch_memory
 from .model import layout
-from .physics.integrate import Integrator
-from .physics.kernels import FORMS, Variant, make_kernel, rolled_kernel
+from .physics.contact import FORCE
+from .physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
 from .physics.rollout import STATUS
+from .physics.step import Scheme
+from .physics.tables import constraint_tables
 from .physics.world import topology_table
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictiona
 
 AUTO_LINKS = {2: 120, 3: 40}  # specialize="auto": up to so many links (in the plane, most of a link is zero),
 AUTO_VARYING = 64  # and so many constants that are given at run time
+LEAST_TOLERANCE_32 = 1e-5  # of solvers: what float32 can reach
 THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
 
@@ -35,20 +39,33 @@ class Program:
     """The kernels of one model with one step, integrator and dtype. Operators refer to it by its number."""
 
     def __init__(
-        self, model: Model, h: float, integrator: Integrator, dtype: torch.dtype, threads: int | None,
+        self, model: Model, h: float, scheme: Scheme, directions: int, dtype: torch.dtype, threads: int | None,
         specialize: bool | str, nonfinite: str,
     ) -> None:  # fmt: skip
-        self.model, self.h, self.integrator, self.dtype = model, h, integrator, dtype
+        self.model, self.h, self.scheme, self.directions, self.dtype = model, h, scheme, directions, dtype
         self.specialize, self.nonfinite = specialize, nonfinite
         self.threads = threads or os.cpu_count() or 1
         self.bits = {torch.float64: 64, torch.float32: 32}[dtype]
+        if scheme.stepping is not None and self.bits == 32:
+            solver = replace(
+                scheme.stepping.solver, tolerance=max(scheme.stepping.solver.tolerance, LEAST_TOLERANCE_32)
+            )
+            self.scheme = replace(scheme, stepping=replace(scheme.stepping, solver=solver))
         self.constants = torch.from_numpy(model.constants.copy()).to(dtype)
         self._topology = topology_table(model)
         self._values: dict[str, Any] = {
             "h": h, "topology": self._topology.ctypes.data,
-            "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu,
+            "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu, "nconst": len(model.constants),
         }  # fmt: skip
-        limits = model.constants[layout.motor_start(model.nlink, model.nq) : -layout.GRAVITY]
+        self.tables = constraint_tables(model) if scheme.stepping else None
+        if self.tables is not None:
+            self._floats = self.tables.floats.astype(np.float64 if self.bits == 64 else np.float32)
+            self._values |= {
+                "constraint_ints": self.tables.ints.ctypes.data, "constraint_floats": self._floats.ctypes.data,
+                "npair": model.npair, "nslot": self.tables.nslot, "nsingle": self.tables.nsingle,
+            }  # fmt: skip
+        gravity = layout.gravity_start(model.nlink, model.nq, model.nu)
+        limits = model.constants[layout.motor_start(model.nlink, model.nq) : gravity]
         limits = limits.reshape(model.nu, layout.MOTOR)[:, layout.CTRL_LOW : layout.FORCE_HIGH + 1]
         self.limited = bool(np.isfinite(limits).any())  # some motor is
         self._executables: dict[tuple, Executable] = {}
@@ -78,14 +95,44 @@ class Program:
         key = (form, wrenches, constants_bar, batched, parameters)
         executable = self._executables.get(key)
         if executable is None:
-            integrator = self.integrator if FORMS[form].integrates else None
-            variant = Variant(form, integrator, wrenches, constants_bar, batched)
+            scheme, constraining = None, None
+            if FORMS[form].integrates:
+                scheme, constraining = self.scheme, self._constraining(parameters)
+            variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched)
             if self._specializes(parameters):
-                kernel = make_kernel(variant, self.model, self.mask(parameters))
+                tables = self.tables if constraining else None
+                kernel = make_kernel(variant, self.model, self.mask(parameters), tables)
             else:
                 kernel = rolled_kernel(variant)
             executable = self._executables[key] = kernel.build(self.bits)
         return executable
+
+    @property
+    def tolerance(self) -> float:
+        """The residual at which the solver is done."""
+        return self.scheme.stepping.solver.tolerance if self.scheme.stepping else 0.0
+
+    @property
+    def forces_size(self) -> int:
+        """Numbers of a step's forces: of all places for contacts, and of all other rows."""
+        if self.tables is None:
+            raise ValueError("nothing constrains this model: it has no contacts, limits or loops, and so no forces")
+        return self.tables.nslot * FORCE + self.tables.nsingle
+
+    @property
+    def status_size(self) -> int:
+        """Numbers of a step's status."""
+        return STATUS[self.tables is not None]
+
+    def _constraining(self, parameters: str) -> Constraining | None:
+        if self.tables is None:
+            return None
+        model = self.model
+        start = layout.shape_start(model.nlink, model.nq, model.nu) + layout.RESTITUTION
+        given = model.constants[start :: layout.SHAPE][: model.nshape]
+        bounces = bool((given > 0.0).any()) or "restitution" in parameters.split(",")
+        directions = 1 if model.dim == 2 else self.directions
+        return Constraining(model.dim, directions, model.combine, bounces, self.tables.kinds)
 
     @functools.cached_property
     def step_call(self) -> StepCall:
@@ -117,7 +164,7 @@ class Program:
                 in_use.append(tensor)
                 strides = tensor.stride()
                 values[name] = (tensor.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
-            elif kind is Table:
+            elif kind is Table and name == "constants":
                 constants = constants if constants.data_ptr() else constants.clone()
                 values[name] = constants.data_ptr()
         work = batch * max(integers.values(), default=1) * self.model.nlink
@@ -131,7 +178,7 @@ class StepCall:
         model = program.model
         self.executable = program.executable("rollout", False, False, False, "")
         rows = {"q": model.nq, "v": model.nv, "controls": model.nu, "last_q": model.nq, "last_v": model.nv}
-        rows |= {"path_q": model.nq, "path_v": model.nv, "status": STATUS}
+        rows |= {"path_q": model.nq, "path_v": model.nv, "status": program.status_size}
         fixed = program._values | {"steps": 1, "every": 1, "constants": program.constants.data_ptr()}
         self.words: list[int] = []
         self.places: dict[str, int] = {}  # where the addresses of rows go

@@ -12,8 +12,12 @@ from torch import Tensor, nn
 
 from . import evaluation, operators
 from .model import Model, State, layout
+from .physics.contact import Solver, Stepping
+from .physics.gauss_seidel import ProjectedGaussSeidel
 from .physics.integrate import Integrator, Midpoint, SemiImplicitEuler
+from .physics.interior_point import InteriorPoint
 from .physics.poses import POSE
+from .physics.step import Scheme
 from .program import Program
 from .tangent import Tangent, step_jacobians
 from .trajectory import Trajectory
@@ -58,7 +62,8 @@ class Simulator(nn.Module):
     """
 
     def __init__(
-        self, model: Model, dt: float, *, integrator: Integrator | None = None, dtype: torch.dtype = torch.float64,
+        self, model: Model, dt: float, *, solver: Solver | None = None, integrator: Integrator | None = None,
+        impacts: bool = False, pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
         threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
     ) -> None:  # fmt: skip
         super().__init__()
@@ -72,6 +77,17 @@ class Simulator(nn.Module):
             integrator = SemiImplicitEuler()
         if not isinstance(integrator, SemiImplicitEuler | Midpoint):
             raise TypeError(f"integrator must be SemiImplicitEuler() or Midpoint(), got {integrator!r}")
+        if solver is None:
+            solver = ProjectedGaussSeidel()
+        if not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
+            raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
+        if impacts is not False:
+            raise ValueError(f"impacts must be False (plain time stepping), got {impacts!r}")
+        if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
+            raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
+        if isinstance(bounce_threshold, bool) or not isinstance(bounce_threshold, (int, float)) or bounce_threshold < 0:
+            raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {bounce_threshold!r}")
+        self.solver, self.impacts, self.pyramid, self.bounce_threshold = solver, impacts, pyramid, bounce_threshold
         if threads is not None:
             _require_count("threads", threads)
         if specialize not in (True, False, "auto"):
@@ -86,8 +102,9 @@ class Simulator(nn.Module):
         self._tangent = Tangent(self.model)
         self._body_links = self.model.body_link.tolist()
         self._angles = _planar_angles(self.model) if self.model.dim == 2 else []
+        scheme = Scheme(self.integrator, Stepping(self.solver, float(self.bounce_threshold)))
         self._program = Program(
-            self.model, self.dt, self.integrator, self.dtype, self.threads, self.specialize, self.nonfinite
+            self.model, self.dt, scheme, self.pyramid // 2, self.dtype, self.threads, self.specialize, self.nonfinite
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -104,7 +121,7 @@ class Simulator(nn.Module):
         self._make_program()
 
     def extra_repr(self) -> str:
-        return f"{self.model!r}, dt={self.dt:g}, {self.integrator!r}, {self.dtype}"
+        return f"{self.model!r}, dt={self.dt:g}, {self.solver!r}, {self.integrator!r}, {self.dtype}"
 
     # ------------------------------------------------------------------------------------------ steps
 
@@ -162,11 +179,12 @@ class Simulator(nn.Module):
         every = min(adjoint.every, steps) if isinstance(adjoint, Checkpoint) else 1
         truncate = adjoint.steps if isinstance(adjoint, Truncated) else 0
         settings = [steps, every, truncate, 1]
-        outcome = call.evaluate("rollout", call.controls(controls, steps), call.wrenches(wrenches, steps), settings)
+        u, w = call.controls(controls, steps), call.wrenches(wrenches, steps)
+        outcome = call.evaluate("rollout", u, w, settings)
         status, last_q, last_v, path_q, path_v = outcome
         q, v, status = call.finished(path_q, path_v, status, dim=1)
         last = State(*call.finished(last_q, last_v, dim=0))
-        return Trajectory(self, q, v, last, status, every, steps, call.constants, call.names)
+        return Trajectory(self, q, v, last, status, every, steps, call.constants, call.names, u, w)
 
     def linearize(
         self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
@@ -210,7 +228,9 @@ class Simulator(nn.Module):
             return call.finished(call.v.new_zeros(call.batch, 0, 0), dim=0)[0]
         constants = call.constants if call.constants is not None else self._program.constants
         names = ",".join(filter(None, [call.names, "gravity"]))
-        constants = torch.cat([constants[..., :-3], torch.zeros_like(constants[..., -3:])], -1)  # no weight
+        at = layout.gravity_start(self.model.nlink, self.model.nq, self.model.nu)  # no weight
+        weightless = torch.zeros_like(constants[..., at : at + layout.GRAVITY])
+        constants = torch.cat([constants[..., :at], weightless, constants[..., at + layout.GRAVITY :]], -1)
         if constants.ndim == 2:
             constants = constants.repeat_interleave(nv, 0)
         q = call.q.repeat_interleave(nv, 0)
@@ -232,6 +252,17 @@ class Simulator(nn.Module):
         if unbatched:
             out = out.squeeze(1)
         return out.to(device).split(list(POSE), -1)
+
+    def _constraint_forces(
+        self, q: Tensor, v: Tensor, controls: Tensor, wrenches: Tensor | None, constants: Tensor | None, names: str
+    ) -> Tensor:
+        """What `contact.write_forces` writes, of a step from each of the states [T, (B,) n]: [T, (B,) size]."""
+        unbatched, device = q.ndim == 2, q.device
+        q, v = q.cpu(), v.cpu()
+        if unbatched:
+            q, v = q.unsqueeze(1), v.unsqueeze(1)
+        (out,) = operators.evaluate("forces", q, v, controls, wrenches, constants, self._program.number, names, [])
+        return (out.squeeze(1) if unbatched else out).to(device)
 
     def _planar_angle(self, q: Tensor, body: str) -> Tensor:
         """The angle of a body of a 2D model: the joint angles on the way to it, and those the model was built with."""
@@ -257,7 +288,10 @@ def _planar_angles(model: Model) -> list[tuple[float, list[tuple[int, float]]]]:
     return angles
 
 
-_FIXED = ("model", "dt", "integrator", "dtype", "threads", "specialize", "nonfinite")
+_FIXED = (
+    "model", "dt", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
+    "nonfinite",
+)  # fmt: skip
 
 
 class _Call:

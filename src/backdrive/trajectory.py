@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from .contacts import Contacts
 from .model import State
 
 if TYPE_CHECKING:
@@ -19,25 +20,31 @@ class Status:
     """How every step went: tensors [T, B] ([T] if unbatched).
 
     finite: the velocities after the step are finite numbers.
-    converged, residual: of the step's solver; without contacts the dynamics is solved in closed form.
-    contacts, impacts: how many there were.
+    converged, residual: of the step's solver, m/s; without constraints the dynamics is solved in closed form. A
+    gradient through steps that did not converge is not that of the motion.
+    contacts: how many press. depth: the deepest penetration, m. impacts: how many there were. modes: a number that
+    changes when a contact starts, ends, sticks or slips, or a limit or motor starts or ceases to act.
     clipped: how many motors had their control or force limited.
     """
 
     finite: Tensor
     clipped: Tensor
+    converged: Tensor
+    residual: Tensor
+    contacts: Tensor
+    depth: Tensor
+    modes: Tensor
 
-    @property
-    def converged(self) -> Tensor:
-        return self.finite
-
-    @property
-    def residual(self) -> Tensor:
-        return torch.zeros_like(self.clipped, dtype=torch.float64)
-
-    @property
-    def contacts(self) -> Tensor:
-        return torch.zeros_like(self.clipped)
+    @classmethod
+    def of(cls, numbers: Tensor, tolerance: float) -> Status:
+        """From the numbers that a kernel wrote, [..., 2], or with constraints [..., 6]."""
+        finite, clipped = numbers[..., 0] > 0.5, numbers[..., 1].to(torch.int64)
+        if numbers.shape[-1] == 2:
+            zero = torch.zeros_like(numbers[..., 0])
+            return cls(finite, clipped, finite, zero, zero.to(torch.int64), zero, numbers[..., 1])
+        residual, contacts, depth, modes = numbers[..., 2:].unbind(-1)
+        converged = finite & (residual <= tolerance)
+        return cls(finite, clipped, converged, residual, contacts.to(torch.int64), depth, modes + numbers[..., 1])
 
     @property
     def impacts(self) -> Tensor:
@@ -45,10 +52,13 @@ class Status:
 
     def __repr__(self) -> str:
         steps = self.finite.numel()
-        return (
-            f"Status({int(self.finite.sum())} of {steps} steps finite, "
-            f"{int((self.clipped > 0).sum())} with motors at a limit)"
-        )
+        notes = [
+            f"{int(self.finite.sum())} of {steps} steps finite",
+            f"{int(self.converged.sum())} converged",
+            f"{int((self.contacts > 0).sum())} with contact",
+            f"{int((self.clipped > 0).sum())} with motors at a limit",
+        ]
+        return f"Status({', '.join(notes)})"
 
 
 class Trajectory:
@@ -61,13 +71,15 @@ class Trajectory:
 
     def __init__(
         self, simulator: Simulator, q: Tensor, v: Tensor, last: State, status: Tensor, every: int, steps: int,
-        constants: Tensor | None, parameters: str,
+        constants: Tensor | None, parameters: str, controls: Tensor, wrenches: Tensor | None,
     ) -> None:  # fmt: skip
+        self._controls, self._wrenches = controls, wrenches
+        self._contacts: Contacts | None = None
         self._simulator, self._constants, self._parameters = simulator, constants, parameters
         self.q, self.v, self.last = q, v, last
         self._every, self._count = every, steps
         self._poses: tuple[Tensor, ...] | None = None
-        self.status = Status(status[..., 0] > 0.5, status[..., 1].to(torch.int64))
+        self.status = Status.of(status, simulator._program.tolerance)
 
     @property
     def steps(self) -> Tensor:
@@ -93,6 +105,21 @@ class Trajectory:
         if self._poses is None:  # (not a cached_property: torch.compile does not know its lock)
             self._poses = self._simulator._link_poses(self.q, self.v, self._constants, self._parameters)
         return self._poses[quantity][..., link, :]
+
+    @property
+    def contacts(self) -> Contacts:
+        """The forces of contacts, limits and loops in every step, differentiable: see `Contacts`.
+
+        They are computed when they are first asked for, by stepping once more from every state.
+        """
+        if self._every != 1:
+            raise ValueError("contact forces need all states: this rollout kept only some (adjoint=Checkpoint(...))")
+        if self._contacts is None:
+            numbers = self._simulator._constraint_forces(
+                self.q[:-1], self.v[:-1], self._controls, self._wrenches, self._constants, self._parameters
+            )
+            self._contacts = Contacts(self._simulator, numbers)
+        return self._contacts
 
     def position(self, body: str) -> Tensor:
         """Of the origin of a body's frame, m: [S + 1, B, dim], in world axes."""

@@ -1,12 +1,12 @@
 import mujoco
 import numpy as np
 import pytest
+from records import kinematics, motor_records
 
 import backdrive.model as bd
 from backdrive.model import Kind, layout
-from backdrive.model.layout import LINK
 from backdrive.model.links import Link, pack
-from backdrive.model.rotations import about_axis, about_z, from_quaternion
+from backdrive.model.rotations import from_quaternion
 
 MJCF = [
     "ant.xml", "humanoid.xml", "half_cheetah.xml", "hopper.xml", "walker2d.xml", "reacher.xml", "swimmer.xml",
@@ -14,34 +14,6 @@ MJCF = [
 ]  # fmt: skip
 URDF = ["laikago.urdf", "a1.urdf", "panda.urdf", "ur5_robot.urdf", "talos_reduced.urdf", "icub.urdf"]
 IGNORE = ("contact", "limit", "fluid", "frictionloss", "equality")
-
-
-def kinematics(model: bd.Model, q: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
-    """World position and rotation of every link: the convention of the tables, spelled out."""
-    poses: list[tuple[np.ndarray, np.ndarray]] = []
-    for i, kind in enumerate(model.kind):
-        record = model.constants[i * LINK : (i + 1) * LINK]
-        offset, base = record[layout.OFFSET :][:3], record[layout.ROTATION :][:9].reshape(3, 3)
-        anchor, axis = record[layout.ANCHOR :][:3], record[layout.AXIS :][:3]
-        x = q[model.qadr[i] :][: layout.NQ[kind]]
-        position, rotation = offset, base
-        if kind == Kind.HINGE:
-            rotation = base @ about_axis(axis, x[0])
-            position = offset + base @ anchor - rotation @ anchor
-        elif kind == Kind.SLIDER:
-            position = offset + base @ axis * x[0]
-        elif kind == Kind.BALL:
-            rotation = base @ from_quaternion(x)
-            position = offset + base @ anchor - rotation @ anchor
-        elif kind == Kind.PLANAR:
-            rotation, position = base @ about_z(x[2]), offset + base @ [x[0], x[1], 0.0]
-        elif kind == Kind.FREE:
-            position, rotation = x[:3], from_quaternion(x[3:])
-        if model.parent[i] >= 0:
-            above, turned = poses[model.parent[i]]
-            position, rotation = above + turned @ position, turned @ rotation
-        poses.append((position, rotation))
-    return poses
 
 
 def reference(path, floating: bool = False) -> mujoco.MjModel:
@@ -107,7 +79,7 @@ def test_mjcf_against_mujoco(name, robot):
     np.testing.assert_array_equal(model.vadr[model.joint_link], expected.jnt_dofadr)
     np.testing.assert_array_equal(model.motor_v, expected.jnt_dofadr[expected.actuator_trnid[:, 0]])
     np.testing.assert_array_equal(model.motor_q, expected.jnt_qposadr[expected.actuator_trnid[:, 0]])
-    limits = model.constants[layout.motor_start(model.nlink, model.nq) : -3].reshape(-1, layout.MOTOR)
+    limits = motor_records(model)
     np.testing.assert_array_equal(limits[:, layout.CTRL_LOW : layout.CTRL_HIGH + 1], expected.actuator_ctrlrange)
     assert model.timestep == expected.opt.timestep
     assert model.joints == tuple(expected.joint(i).name or f"joint{i}" for i in range(expected.njnt))
@@ -211,7 +183,7 @@ def test_actuators_by_what_they_do():
     assert model.parameter("gear").tolist() == [3.0, 1.0, -2.0, 1.0]
     assert model.parameter("kp").tolist() == [7.0] and model.parameter("kv").tolist() == [2.0, 5.0]
     assert model.parameter("gain").tolist() == [3.0] and model.parameter("bias").tolist() == [[1.0, 2.0, 3.0]]
-    motors = model.constants[layout.motor_start(model.nlink, model.nq) : -3].reshape(4, layout.MOTOR)
+    motors = motor_records(model)
     assert motors[0].tolist() == [3.0, 7.0, 0.0, -7.0, -2.0, -1.0, 2.0, -4.0, 4.0]
     assert motors[1, layout.CTRL_LOW :].tolist() == [-np.inf, np.inf, -np.inf, np.inf]
 
@@ -234,19 +206,30 @@ def test_disabled_forces():
     model = bd.load(text)
     assert not model.gravity.any() and not model.parameter("stiffness").any()
     assert not model.parameter("damping").any()
-    motors = model.constants[layout.motor_start(model.nlink, model.nq) : -3].reshape(4, layout.MOTOR)
+    motors = motor_records(model)
     assert motors[0, layout.CTRL_LOW] == -np.inf
     off = bd.load(SMALL.replace("<worldbody>", '<option><flag actuation="disable"/></option><worldbody>', 1))
-    motors = off.constants[layout.motor_start(off.nlink, off.nq) : -3].reshape(4, layout.MOTOR)
+    motors = motor_records(off)
     assert not motors[:, layout.FORCE_LOW :].any()
 
 
 ROPE = '<tendon><fixed name="rope" {}><joint joint="hinge" coef="1"/></fixed></tendon>'
 BALL = '<body name="{0}"><freejoint/><geom name="{0}" size=".1"/></body>'
+TWO = BALL.format("one") + BALL.format("two")
+EGG = '<body name="hen"><freejoint/><geom name="egg" type="ellipsoid" size=".1 .2 .3"/></body>'
+PAIR = '<contact><pair geom1="one" geom2="two" {}/></contact>'
 UNSUPPORTED = [
-    ("contact", world(more=BALL.format("one") + BALL.format("two")), "one, two"),
-    ("limit", world(joint='axis="0 1 0" range="-10 10"'), "hinge"),
-    ("frictionloss", world(joint='axis="0 1 0" frictionloss="1"'), "hinge"),
+    ("contact", world(more=BALL.format("one") + EGG), "egg .is of type ellipsoid"),
+    ("contact", world(more=EGG.replace('name="egg"', "") + BALL.format("one")), "geom 0 of hen .is of type"),
+    (
+        "friction",
+        world(more=TWO, rest='<contact><pair geom1="one" geom2="two" friction=".3"/></contact>'),
+        "pair one, two",
+    ),
+    ("friction", world(more=TWO.replace('size=".1"', 'size=".1" priority="1" friction=".3"', 1)), "one .its priority"),
+    ("limit", world(joint='type="ball" range="0 10"'), "hinge"),
+    ("frictionloss", world(joint='type="ball" frictionloss="1"'), "hinge"),
+    ("frictionloss", world(joint='type="free" frictionloss="1"'), "hinge"),
     ("equality", world(rest='<equality><joint name="locked" joint1="hinge"/></equality>'), "locked"),
     ("equality", world(rest='<equality><joint joint1="hinge"/></equality>'), "equality0 of hinge"),
     ("tendon", world(rest=ROPE.format('stiffness="2"')), "rope"),
@@ -289,9 +272,45 @@ def test_what_cannot_be_represented_is_named(kind, text, names):
     assert bd.load(text, ignore=[kind]).nu == 0
 
 
-def test_the_error_lists_every_kind_at_once(robot):
-    with pytest.raises(ValueError, match=r"(?s)contact: floor, .*limit: hip_1, .*ignore=\('contact', 'limit'\)"):
-        bd.load(robot("ant.xml"))
+def test_the_error_lists_every_kind_at_once():
+    text = world(more=BALL.format("one") + EGG, joint='type="ball" frictionloss="1" range="0 1"')
+    with pytest.raises(
+        ValueError, match=r"(?s)contact: egg.*limit: hinge.*ignore=\('contact', 'limit', 'frictionloss'\)"
+    ):
+        bd.load(text)
+
+
+def test_limits_friction_and_contact_of_a_robot(robot):
+    path = robot("ant.xml")
+    model, expected = bd.load(path), mujoco.MjModel.from_xml_path(str(path))
+    limited = np.flatnonzero(expected.jnt_limited)
+    assert model.parameters()["limit_low"].rows == tuple(expected.joint(j).name for j in limited)
+    np.testing.assert_array_equal(model.parameter("limit_low"), expected.jnt_range[limited, 0])
+    np.testing.assert_array_equal(model.parameter("limit_high"), expected.jnt_range[limited, 1])
+    assert model.combine == "max" and model.shape_names[-1] == "floor" and model.nshape == expected.ngeom
+    assert {tuple(pair) for pair in model.pairs.tolist()} == {(i, 13) for i in range(13)}
+    np.testing.assert_array_equal(model.parameter("friction"), np.roll(expected.geom_friction[:, 0], -1))
+    without = bd.load(path, ignore=("contact", "limit"))
+    assert (without.nshape, without.npair, without.nlimit) == (0, 0, 0) and not any(without.shapes)
+
+
+def test_joint_friction():
+    text = world(joint='type="slide" frictionloss="2"')
+    model = bd.load(text)
+    assert model.nfriction == 1 and model.parameter("joint_friction").tolist() == [2.0]
+    assert bd.load(text, ignore="frictionloss").nfriction == 0
+    assert (
+        bd.load(world(option='<option><flag frictionloss="disable"/></option>', joint='frictionloss="2"')).nfriction
+        == 0
+    )
+    assert bd.load(world(option='<option><flag limit="disable"/></option>', joint='range="-1 1"')).nlimit == 0
+
+
+def test_frictionless_geoms():
+    slick = TWO.replace('size=".1"', 'size=".1" condim="1"')
+    assert bd.load(world(more=slick)).parameter("friction").tolist() == [0.0, 0.0]
+    floor = '<geom name="floor" type="plane" size="1 1 1"/>'
+    assert bd.load(world(more=slick + floor)).parameter("friction").tolist() == [1.0, 1.0, 1.0]
 
 
 def test_what_has_no_effect_is_no_error():
@@ -302,19 +321,25 @@ def test_what_has_no_effect_is_no_error():
 
 
 def test_geoms_that_the_file_keeps_apart_are_no_contact():
-    two = world(more=BALL.format("one") + BALL.format("two") + "%s", rest="%s")
-    with pytest.raises(ValueError, match="contact: one, two"):
-        bd.load(two % ("", ""))
+    def touching(body: str = "", rest: str = "", more: str = "") -> list[tuple[str, str]]:
+        model = bd.load(world(body, rest=rest, more=more))
+        return [(model.shape_names[a], model.shape_names[b]) for a, b in model.pairs]
+
+    assert touching(more=TWO) == [("one", "two")]
     exclude = '<contact><exclude body1="one" body2="two"/></contact>'
-    assert bd.load(two % ("", exclude)).excluded == (("one", "two"),)
-    assert bd.load(two % ("", '<option><flag contact="disable"/></option>')).nbody == 3
+    assert touching(more=TWO, rest=exclude) == []
+    assert bd.load(world(more=TWO, rest=exclude)).excluded == (("one", "two"),)
+    assert bd.load(world(more=TWO, option='<option><flag contact="disable"/></option>')).nshape == 0
     child = '<geom name="box" size=".1"/><body><joint/><geom name="child" size=".1"/>%s</body>'
-    assert bd.load(world(child % "")).nbody == 2
-    with pytest.raises(ValueError, match="contact: box, grandchild"):
-        bd.load(world(child % '<body><joint/><geom name="grandchild" size=".1"/></body>'))
+    assert touching(child % "") == []
+    grandchild = '<body><joint/><geom name="grandchild" size=".1"/></body>'
+    assert touching(child % grandchild) == [("box", "grandchild")]
     pair = '<contact><pair geom1="box" geom2="child"/></contact>'
-    with pytest.raises(ValueError, match="contact: box, child"):
-        bd.load(world(child % "", rest=pair))
+    assert touching(child % "", rest=pair) == [("box", "child")]
+    silent = child.replace('size=".1"', 'size=".1" contype="0" conaffinity="0"')
+    assert touching(silent % "", rest=pair) == [("box", "child")]
+    family = '<option><flag filterparent="disable"/></option>'
+    assert bd.load(world(child % "", option=family)).npair == 1
 
 
 LINKS = """<robot name="r"><link name="base"/>
@@ -342,6 +367,10 @@ def test_missing_meshes(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"arm.urdf: cannot open '.*arm.stl'.*ignore=.'contact'"):
         bd.load(path)
     assert bd.load(path, ignore="contact").nbody == 2
+    (tmp_path / "arm.dae").write_text("what no one can read")
+    path.write_text(links(geometry=MESH.replace("package://nowhere/arm.stl", "arm.dae")))
+    with pytest.raises(ValueError, match=r"mesh file.*arm\.dae.*ignore=.'contact'"):
+        bd.load(path)
     mesh = '<asset><mesh name="m" file="gone.stl"/></asset>'
     weighed = tmp_path / "weighed.xml"
     weighed.write_text(

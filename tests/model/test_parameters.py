@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from records import motor_records
 
 import backdrive.model as bd
 from backdrive.model import layout
@@ -16,10 +17,11 @@ scene = bd.Scene(dim=3)
 scene.add_body("a", bd.Box(0.1, 0.2, 0.3), mass=1.5)
 scene.add_body("b", bd.Capsule(0.1, 0.2), mass=0.5, position=(0, 0, 1))
 scene.add_body("c", bd.Sphere(0.1), mass=0.7, position=(0, 1, 1))
-scene.add_body("d", bd.Sphere(0.1), mass=0.7, position=(1, 1, 1))
+scene.add_body("d", bd.Sphere(0.1), mass=0.7, position=(1, 1, 1), friction=float("inf"))
+scene.add_static(bd.HalfSpace((0, 0, 1), -0.5), restitution=0.5, softness=0.1, name="floor")
 scene.add_joint("shoulder", bd.Ball(stiffness=1.0), parent="a", child="b", anchor=(0, 0, 0.5))
-scene.add_joint("elbow", bd.Hinge(axis=(1, 1, 0), damping=0.1), parent="b", child="c")
-scene.add_joint("rail", bd.Slider(axis=(0, 0, 1), armature=0.2), parent="c", child="d")
+scene.add_joint("elbow", bd.Hinge(axis=(1, 1, 0), damping=0.1, limits=(-1, 2)), parent="b", child="c")
+scene.add_joint("rail", bd.Slider(axis=(0, 0, 1), armature=0.2, friction=0.3, limits=(None, 1)), parent="c", child="d")
 scene.add_motor("servo", bd.PositionServo(kp=10.0, kv=1.0), joint="elbow")
 scene.add_motor("speed", bd.VelocityServo(kv=2.0), joint="rail")
 scene.add_motor("torque", joint="rail", gear=4.0)
@@ -41,7 +43,8 @@ def test_the_table():
     table = MODEL.parameters()
     assert NAMES == (
         "mass", "com", "inertia", "offset", "anchor", "axis", "stiffness", "damping", "armature",
-        "reference", "gear", "kp", "kv", "gravity",
+        "reference", "limit_low", "limit_high", "joint_friction", "gear", "kp", "kv",
+        "friction", "restitution", "softness", "size", "shape_position", "gravity",
     )  # fmt: skip
     assert [info.name for info in table] == list(NAMES) and len(table) == len(NAMES)
     assert "mass" in table and "mas" not in table and 3 not in table
@@ -91,7 +94,7 @@ def test_gradients(name, batch):
 
 def test_servo_gains_go_to_all_their_places():
     constants = MODEL.assemble({"kp": torch.tensor([7.0]).double(), "kv": torch.tensor([3.0, 4.0]).double()})
-    motors = constants[layout.motor_start(MODEL.nlink, MODEL.nq) : -3].reshape(3, layout.MOTOR)
+    motors = motor_records(MODEL, constants)
     gains = motors[:, layout.GAIN : layout.BIAS + 3].tolist()
     assert gains == [[7.0, 0.0, -7.0, -3.0], [4.0, 0.0, 0.0, -4.0], [1.0, 0.0, 0.0, 0.0]]
 
@@ -101,8 +104,9 @@ def test_shared_and_batched_parameters_mix():
     gravity = torch.tensor([0.0, 0.0, -1.0], requires_grad=True)  # float32 is fine
     constants = MODEL.assemble({"gravity": gravity, "mass": mass})
     assert constants.shape == (2, len(MODEL.constants)) and constants.dtype == torch.float64
-    assert constants[:, 0].tolist() == [1.0, 2.0] and constants[:, -1].tolist() == [-1.0, -1.0]
-    constants[:, [0, -1]].sum().backward()
+    down = layout.gravity_start(MODEL.nlink, MODEL.nq, MODEL.nu) + 2
+    assert constants[:, 0].tolist() == [1.0, 2.0] and constants[:, down].tolist() == [-1.0, -1.0]
+    constants[:, [0, down]].sum().backward()
     assert mass.grad.tolist() == [[1.0, 0.0, 0.0, 0.0]] * 2
     assert gravity.grad.tolist() == [0.0, 0.0, 2.0] and gravity.grad.dtype == torch.float32
 
@@ -112,6 +116,27 @@ def test_axes_are_normalised():
     constants = MODEL.assemble({"axis": axis})
     again = constants[MODEL.parameters()["axis"].target].reshape(2, 3)
     np.testing.assert_allclose(again, [[0.0, 0.6, 0.8], [0.0, 0.0, -1.0]], rtol=1e-15)
+
+
+def test_shapes_and_limits():
+    table = MODEL.parameters()
+    assert table["friction"].rows == MODEL.shape_names == ("a", "b", "c", "d", "floor")
+    assert table["size"].rows == (
+        "a.x", "a.y", "a.z", "b.radius", "b.length", "c.radius", "d.radius", "floor.offset",
+    )  # fmt: skip
+    assert MODEL.parameter("size").tolist() == [0.1, 0.2, 0.3, 0.1, 0.2, 0.1, 0.1, -0.5]
+    assert table["shape_position"].rows == ("a", "b", "c", "d") and table["shape_position"].shape == (4, 3)
+    assert MODEL.parameter("friction").tolist() == [0.5, 0.5, 0.5, np.inf, 0.5]
+    assert MODEL.parameter("softness").tolist() == [0.0, 0.0, 0.0, 0.0, 0.1]
+    assert table["limit_low"].rows == ("elbow", "rail") and table["joint_friction"].rows == ("rail",)
+    assert MODEL.parameter("limit_low").tolist() == [-1.0, -np.inf]
+    assert MODEL.parameter("limit_high").tolist() == [2.0, 1.0]
+    both = {"limit_low": torch.tensor([5.0, -np.inf]), "limit_high": torch.tensor([6.0, np.inf])}
+    constants = MODEL.assemble(both)
+    assert constants[table["limit_high"].target].tolist() == [6.0, np.inf]
+    changed_size = MODEL.assemble({"size": MODEL.parameter("size") * 2.0})
+    moved = np.flatnonzero(changed_size.numpy() != MODEL.constants)
+    assert sorted(moved) == sorted(table["size"].target)  # inertia does not follow
 
 
 def test_works_under_functional_transforms():
@@ -167,6 +192,19 @@ def changed(name, index, value, batch=None):
         (changed("inertia", (1, 3, 0), 10.0, batch=2), ValueError, r"'d' \(environment 1\) violates"),
         (changed("axis", 1, 0.0), ValueError, "parameter 'axis' of 'rail' must not have zero length"),
         (changed("armature", 2, -1.0), ValueError, "parameter 'armature' of 'elbow' must be >= 0"),
+        (changed("friction", 1, -0.1), ValueError, "parameter 'friction' of 'b' must be >= 0"),
+        (changed("friction", 1, float("nan")), ValueError, "parameter 'friction' of 'b' must be a number"),
+        (changed("restitution", 4, 1.1), ValueError, "parameter 'restitution' of 'floor' must be between 0 and 1"),
+        (changed("softness", 0, -1.0), ValueError, "parameter 'softness' of 'a' must be >= 0"),
+        (changed("softness", 0, float("inf")), ValueError, "must be finite"),
+        (changed("size", (1, 1), 0.0, batch=2), ValueError, r"'size' of 'a.y' \(environment 1\) must be > 0"),
+        (changed("size", 4, -1.0), ValueError, "'size' of 'b.length' must be > 0"),
+        (changed("shape_position", (1, 2), float("nan")), ValueError, "'shape_position' of 'b' must be finite"),
+        (changed("joint_friction", 0, -1.0), ValueError, "'joint_friction' of 'rail' must be >= 0"),
+        (changed("limit_low", 0, 2.1), ValueError, "'limit_low' of 'elbow' must not be above limit_high, got 2.1"),
+        (changed("limit_low", 1, float("inf")), ValueError, "'limit_low' of 'rail' must not be above"),
+        (changed("limit_high", (1, 0), -2.0, batch=2), ValueError, r"'elbow' \(environment 1\) must not be above"),
+        (changed("limit_high", 0, float("nan")), ValueError, "'limit_high' of 'elbow' must be a number"),
         (changed("reference", slice(7, 11), 0.0), ValueError, "'reference' of 'shoulder.*zero length"),
     ],
 )

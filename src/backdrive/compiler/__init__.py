@@ -8,7 +8,7 @@ from .control import leave, loop, switch, when, while_any
 from .graph import Scalar, TraceError, Value, is_constant, traced
 from .kernel import Executable, Integer, Ints, Kernel, Number, Rows, Table, subroutine
 from .launch import run
-from .memory import Floats, Known, Masked, memory, workspace
+from .memory import Floats, Known, Masked, carry, counters, memory, workspace
 from .reverse import vjp
 from .scalar import (
     absolute,
@@ -30,7 +30,7 @@ from .scalar import (
 
 __all__ = [
     "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Rows", "Scalar", "Table",
-    "TraceError", "Value", "absolute", "any_lane", "atan2", "clip", "cos", "floor", "is_constant", "is_finite",
-    "leave", "loop", "maximum", "memory", "minimum", "nearest", "run", "select", "sin", "sincos", "sqrt",
+    "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos", "counters", "floor", "is_constant",
+    "is_finite", "leave", "loop", "maximum", "memory", "minimum", "nearest", "run", "select", "sin", "sincos", "sqrt",
     "subroutine", "switch", "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

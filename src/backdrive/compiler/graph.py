@@ -75,6 +75,7 @@ class Graph(metaclass=_PerThread):
         self.shared: dict[tuple, Value] = {}
         self.stored: dict[tuple, Any] = {}  # what is known to be in memory: (array, symbolic offset, offset) -> value
         self.allocations: list[tuple[str, Any]] = []  # workspaces: array name, number of elements (an expression)
+        self.carried: list[tuple[str, int]] = []  # small arrays in registers: name, number of elements
         self._outer: Graph | None = None
 
     def __enter__(self) -> Graph:

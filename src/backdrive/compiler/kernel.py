@@ -137,7 +137,11 @@ class Module:
         body = emitter.body()
         self.declarations |= emitter.declarations
         self.operations += emitter.operations
-        text = "\n  ".join([*prologue, *body])
+        carried = [
+            f"%{name} = alloca [{count} x {self.types.of['f']}], align {self.types.alignment['lanes']}"
+            for name, count in graph.carried
+        ]
+        text = "\n  ".join([*prologue, *carried, *body])
         self.functions.append(
             f"define internal void @{name}({', '.join(parameters)}) noinline nounwind alignstack(64) {{\n"
             f"start:\n  {text}\n  ret void\n}}"

@@ -104,8 +104,10 @@ class Array(Indexed):
         graph, view = current(), self.at(k)
         if graph.scratch:
             raise TraceError("memory written inside a differentiated function: return the value")
-        if traced(x) and x.type != "f":
-            raise TraceError(f"array '{self.storage.name}' holds floats: use to_float() or select()")
+        kind = "i" if self.storage.kind == "ints" else "f"
+        if traced(x) and x.type != kind:
+            holds = "floats: use to_float() or select()" if kind == "f" else "integers"
+            raise TraceError(f"array '{self.storage.name}' holds {holds}")
         if not self.storage.writable:
             raise TraceError(f"store to read-only array '{self.storage.name}'")
         key = view._key()
@@ -226,6 +228,27 @@ def memory(count: Any) -> Any:
         raise TraceError("memory inside a differentiated function: use a workspace")
     storage = Storage(f"work{len(graph.allocations)}", "lanes", True)
     graph.allocations.append((storage.name, size_expression(count)))
+    return Array(storage)
+
+
+def carry(count: int) -> Any:
+    """A few numbers that a rolled loop carries, in registers; static indices only."""
+    graph = Graph.current
+    if graph is None:
+        return Floats([None] * count)
+    storage = Storage(f"carry{len(graph.carried)}", "lanes", True)
+    graph.carried.append((storage.name, count))
+    return Array(storage)
+
+
+def counters(count: Any) -> Any:
+    """Like `memory`, of uniform integers: the same in all lanes."""
+    graph = Graph.current
+    if graph is None:
+        return Floats([None] * count)
+    storage = Storage(f"work{len(graph.allocations)}", "ints", True)
+    # An element of the scratch memory is a register of floats, which may be half an integer.
+    graph.allocations.append((storage.name, size_expression(count * 2)))
     return Array(storage)
 
 

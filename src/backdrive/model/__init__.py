@@ -1,5 +1,6 @@
 """What a world is: scenes, shapes, joints, motors, parameters, states, and loaders of robot files."""
 
+from .constraints import Constraint, Distance, Lock, Weld
 from .joints import Ball, Fixed, Free, Hinge, Joint, Planar, Slider
 from .layout import Kind
 from .load import load
@@ -15,14 +16,17 @@ __all__ = [
     "Box",
     "Capsule",
     "Circle",
+    "Constraint",
     "Convex",
     "Cylinder",
+    "Distance",
     "Fixed",
     "Free",
     "HalfSpace",
     "Hinge",
     "Joint",
     "Kind",
+    "Lock",
     "Model",
     "Motor",
     "ParameterInfo",
@@ -37,5 +41,6 @@ __all__ = [
     "Sphere",
     "State",
     "VelocityServo",
+    "Weld",
     "load",
 ]

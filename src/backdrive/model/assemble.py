@@ -42,6 +42,8 @@ def assemble(model: Model, parameters: Mapping[str, Tensor], check: bool = True)
         constants = constants.expand(batch, -1)
     for target, values in pieces:
         constants = constants.index_copy(-1, target, values.expand(*constants.shape[:-1], -1))
+    if check and not parameters.keys().isdisjoint(("limit_low", "limit_high")):
+        _ordered_limits(model, constants.detach())
     return constants
 
 
@@ -74,7 +76,10 @@ def _normalise(info: ParameterInfo, flat: Tensor) -> Tensor:
 
 def _validate(model: Model, info: ParameterInfo, value: Tensor) -> None:
     value = value.detach()
-    _require(info, value, torch.isfinite(value), "must be finite")
+    if info.name in _MAY_BE_INFINITE:
+        _require(info, value, ~torch.isnan(value), "must be a number")
+    else:
+        _require(info, value, torch.isfinite(value), "must be finite")
     rule = _RULES.get(info.name)
     if rule is not None:
         rule(model, info, value)
@@ -84,8 +89,25 @@ def _mass(model: Model, info: ParameterInfo, value: Tensor) -> None:
     _require(info, value, value > 0.0, "must be > 0", model)
 
 
-def _armature(model: Model, info: ParameterInfo, value: Tensor) -> None:
+def _not_negative(model: Model, info: ParameterInfo, value: Tensor) -> None:
     _require(info, value, value >= 0.0, "must be >= 0")
+
+
+def _restitution(model: Model, info: ParameterInfo, value: Tensor) -> None:
+    _require(info, value, (value >= 0.0) & (value <= 1.0), "must be between 0 and 1")
+
+
+def _size(model: Model, info: ParameterInfo, value: Tensor) -> None:
+    offset = torch.tensor([row.endswith(".offset") for row in info.rows])  # of a half-space: any number
+    _require(info, value, offset | (value > 0.0), "must be > 0")
+
+
+def _ordered_limits(model: Model, constants: Tensor) -> None:
+    info = model.parameters()["limit_low"]
+    low = constants[..., torch.from_numpy(info.target)]
+    high = constants[..., torch.from_numpy(model.parameters()["limit_high"].target)]
+    fine = (low <= high) & (low < torch.inf) & (high > -torch.inf)
+    _require(info, low, fine, "must not be above limit_high")
 
 
 def _axis(model: Model, info: ParameterInfo, value: Tensor) -> None:
@@ -128,9 +150,16 @@ def _clearly_positive(value: Tensor) -> bool:
     return bool(((xx > 0.0) & (minor > 0.0) & (determinant > 0.0)).all())
 
 
+_MAY_BE_INFINITE = ("friction", "limit_low", "limit_high")
+
 _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
     "mass": _mass,
-    "armature": _armature,
+    "armature": _not_negative,
+    "friction": _not_negative,
+    "restitution": _restitution,
+    "softness": _not_negative,
+    "size": _size,
+    "joint_friction": _not_negative,
     "axis": _axis,
     "reference": _reference,
     "inertia": _inertia,

@@ -28,16 +28,16 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> str:
     return f"unknown {what} {name!r}; expected one of {listed}"
 
 
-def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = False) -> float:
-    """A finite float, at least ``low`` (above it when ``strict``)."""
+def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = False, infinite: bool = False) -> float:
+    """A finite (unless ``infinite``) float, at least ``low`` (above it when ``strict``)."""
     if isinstance(value, bool | str | bytes) or value is None:
         raise TypeError(f"{what} must be a number, got {value!r}")
     try:
         result = float(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{what} must be a number, got {value!r}") from error
-    if not math.isfinite(result):
-        raise ValueError(f"{what} must be finite, got {result}")
+    if math.isnan(result) or not (infinite or math.isfinite(result)):
+        raise ValueError(f"{what} must be {'a number' if infinite else 'finite'}, got {result}")
     if result < low or (strict and result == low):
         raise ValueError(f"{what} must be {'>' if strict else '>='} {low:g}, got {result:g}")
     return result
@@ -66,11 +66,11 @@ def array(value: Any, what: str) -> Array:
 
 
 def interval(value: Any, what: str) -> tuple[float, float]:
-    """(low, high) with low < high; infinite ends are allowed; None is unlimited."""
+    """(low, high) with low < high; an infinite or None end, or None alone, is unlimited."""
     if value is None:
         return -math.inf, math.inf
     try:
-        low, high = (float(x) for x in value)
+        low, high = (end if x is None else float(x) for x, end in zip(value, (-math.inf, math.inf), strict=True))
     except (TypeError, ValueError) as error:
         raise TypeError(f"{what} must be a pair (low, high), got {value!r}") from error
     if not low < high:

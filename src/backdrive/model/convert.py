@@ -1,20 +1,20 @@
-"""From the arrays of a compiled MuJoCo model to links, motors and shapes."""
+"""From the arrays of a compiled MuJoCo model to links, motors, shapes and constraints."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 import mujoco
 import numpy as np
 
-from .layout import Kind
-from .links import Actuator, Inertial, Link, motor_record, pack
+from .layout import EqualityKind, Kind
+from .links import Actuator, Equality, Inertial, Link, motor_record, pack
 from .model import Model
 from .motors import Motor
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
-from .unsupported import actuator_count, actuator_fault, disabled
+from .unsupported import actuator_count, actuator_fault, disabled, geom_name, representable, shape_friction
 
 Array = np.ndarray
 
@@ -27,29 +27,51 @@ _KINDS = {
 
 
 def convert(
-    model: mujoco.MjModel, inertials: Mapping[str, Inertial], timestep: float | None, motors: Motor | None
+    model: mujoco.MjModel,
+    inertials: Mapping[str, Inertial],
+    timestep: float | None,
+    motors: Motor | None,
+    ignore: Collection[str],
 ) -> Model:
     """A Model with MuJoCo's coordinates; what it cannot represent must have been refused before.
 
     ``inertials`` replaces, by body name, what MuJoCo made of them. ``motors`` drive the joints that have none.
+    Kinds to ``ignore`` are left out: contact, limit, frictionloss, equality.
     """
     if model.nbody == 1:
         raise ValueError("there are no bodies in this file")
-    links, joint_links = _links(model, inertials)
-    gravity = np.zeros(3) if disabled(model, "GRAVITY") else model.opt.gravity.copy()
+    links, joint_links, body_links = _links(model, inertials)
+    if "limit" not in ignore and not disabled(model, "LIMIT", "CONSTRAINT"):
+        for joint in np.flatnonzero(model.jnt_limited).tolist():
+            links[joint_links[joint]].limits = tuple(model.jnt_range[joint].tolist())
+    if "frictionloss" not in ignore and not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
+        for joint, link in enumerate(joint_links):
+            if links[link].kind in (Kind.HINGE, Kind.SLIDER):
+                links[link].friction = float(model.dof_frictionloss[model.jnt_dofadr[joint]])
+    statics: tuple[PlacedShape, ...] = ()
+    touching: list[tuple[int, int]] = []
+    if "contact" not in ignore and not disabled(model, "CONTACT", "CONSTRAINT"):
+        statics, touching = _add_shapes(model, links, body_links)
+    equalities: list[Equality] = []
+    if "equality" not in ignore and not disabled(model, "EQUALITY", "CONSTRAINT"):
+        equalities = _equalities(model, body_links)
     return pack(
         3,
         links,
         _actuators(model, joint_links, motors),
-        gravity,
+        np.zeros(3) if disabled(model, "GRAVITY") else model.opt.gravity.copy(),
         timestep=timestep,
-        statics=_shapes(model, 0),
+        statics=statics,
         excluded=_excluded(model),
+        equalities=equalities,
+        touching=touching,
+        parents_touch=disabled(model, "FILTERPARENT"),
+        combine="max",
     )
 
 
-def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[Link], list[int]]:
-    """All links, and the link of each joint. Body 0 is the world."""
+def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[Link], list[int], list[int]]:
+    """All links, the link of each joint, and that of each body. Body 0 is the world, its link -1."""
     bodies = _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
     joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
     links: list[Link] = []
@@ -73,9 +95,8 @@ def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[li
         last.body = bodies[body]
         inertial = inertials.get(bodies[body]) or _inertial(model, body)
         last.mass, last.com, last.inertia = inertial.mass, inertial.com, inertial.inertia
-        last.shapes = _shapes(model, body)
         link_of_body.append(len(links) - 1)
-    return links, joint_links
+    return links, joint_links, link_of_body
 
 
 def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, rotation: Array) -> Link:
@@ -167,44 +188,91 @@ def _motor_kind(gain: float, bias: tuple[float, ...]) -> str:
     return "general"
 
 
-def _shapes(model: mujoco.MjModel, body: int) -> tuple[PlacedShape, ...]:
-    """The shapes of a body that could touch something; only kinds that exist here."""
-    start, count = model.body_geomadr[body], model.body_geomnum[body]
-    shapes = []
-    for geom in range(start, start + count):
-        if not (model.geom_contype[geom] or model.geom_conaffinity[geom]):
-            continue
-        position, rotation = model.geom_pos[geom], from_quaternion(model.geom_quat[geom])
-        friction = float(model.geom_friction[geom, 0])
-        name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_GEOM, geom)
-        if model.geom_type[geom] == mujoco.mjtGeom.mjGEOM_PLANE:
-            normal = rotation[:, 2]
-            plane = HalfSpace(tuple(normal.tolist()), float(normal @ position))
-            shapes.append(PlacedShape(plane, friction=friction, name=name))
-            continue
+def _add_shapes(
+    model: mujoco.MjModel, links: list[Link], body_links: list[int]
+) -> tuple[tuple[PlacedShape, ...], list[tuple[int, int]]]:
+    """Give the links their shapes; returns those of the world, and the pairs (numbers of shapes) that are explicit."""
+    may_touch = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    may_touch[[*model.pair_geom1, *model.pair_geom2]] = True
+    friction = shape_friction(model)
+    chosen = [g for g in np.flatnonzero(may_touch).tolist() if representable(model, g)]
+    chosen.sort(key=lambda g: (model.geom_bodyid[g] == 0, g))  # the order of a Model: the world's come last
+    placed: dict[int, list[PlacedShape]] = {}
+    for geom in chosen:
+        placed.setdefault(int(model.geom_bodyid[geom]), []).append(_placed(model, geom, float(friction[geom])))
+    for body, shapes in placed.items():
+        if body > 0:
+            links[body_links[body]].shapes = tuple(shapes)
+    number = {geom: i for i, geom in enumerate(chosen)}
+    explicit = zip(model.pair_geom1.tolist(), model.pair_geom2.tolist(), strict=True)
+    return tuple(placed.get(0, ())), [(number[a], number[b]) for a, b in explicit if a in number and b in number]
+
+
+def _placed(model: mujoco.MjModel, geom: int, friction: float) -> PlacedShape:
+    name = mujoco.mj_id2name(model, mujoco.mjtObj.mjOBJ_GEOM, geom)
+    try:
         shape = _shape(model, geom)
-        if shape is not None:
-            place, axes = tuple(position.tolist()), tuple(map(tuple, rotation.tolist()))
-            shapes.append(PlacedShape(shape, place, axes, friction=friction, name=name))
-    return tuple(shapes)
+    except ValueError as error:
+        raise ValueError(f"{geom_name(model, geom)}: {error}; ignore=('contact',) leaves all shapes out") from None
+    return PlacedShape(
+        shape,
+        tuple(model.geom_pos[geom].tolist()),
+        tuple(map(tuple, from_quaternion(model.geom_quat[geom]).tolist())),
+        friction,
+        name=name,
+        contype=int(model.geom_contype[geom]),
+        conaffinity=int(model.geom_conaffinity[geom]),
+    )
 
 
-def _shape(model: mujoco.MjModel, geom: int) -> Shape | None:
+def _shape(model: mujoco.MjModel, geom: int) -> Shape:
     a, b, c = model.geom_size[geom].tolist()
     makers: dict[mujoco.mjtGeom, Callable[[], Shape]] = {
+        mujoco.mjtGeom.mjGEOM_PLANE: lambda: HalfSpace((0.0, 0.0, 1.0)),
         mujoco.mjtGeom.mjGEOM_SPHERE: lambda: Sphere(a),
         mujoco.mjtGeom.mjGEOM_CAPSULE: lambda: Capsule(a, 2.0 * b),
         mujoco.mjtGeom.mjGEOM_CYLINDER: lambda: Cylinder(a, 2.0 * b),
         mujoco.mjtGeom.mjGEOM_BOX: lambda: Box(2.0 * a, 2.0 * b, 2.0 * c),
-        mujoco.mjtGeom.mjGEOM_MESH: lambda: Convex(_mesh_vertices(model, model.geom_dataid[geom])),
+        mujoco.mjtGeom.mjGEOM_MESH: lambda: Convex(_hull_vertices(model, model.geom_dataid[geom])),
     }
-    make = makers.get(mujoco.mjtGeom(model.geom_type[geom]))
-    return None if make is None else make()
+    return makers[mujoco.mjtGeom(model.geom_type[geom])]()
 
 
-def _mesh_vertices(model: mujoco.MjModel, mesh: int) -> Array:
+def _hull_vertices(model: mujoco.MjModel, mesh: int) -> Array:
+    """Vertices of a mesh [n, 3]: those of its hull, if MuJoCo made one."""
     start = model.mesh_vertadr[mesh]
-    return model.mesh_vert[start : start + model.mesh_vertnum[mesh]].astype(np.float64)
+    vertices = model.mesh_vert[start : start + model.mesh_vertnum[mesh]].astype(np.float64)
+    graph = model.mesh_graphadr[mesh]
+    if graph < 0:
+        return vertices
+    # A graph is: number of vertices and of faces, one integer per vertex, then their numbers in the mesh, ...
+    count = model.mesh_graph[graph]
+    return vertices[model.mesh_graph[graph + 2 + count : graph + 2 + 2 * count]]
+
+
+def _equalities(model: mujoco.MjModel, body_links: list[int]) -> list[Equality]:
+    """The equations of connects (3 along) and welds (3 along, 3 about) that are active."""
+    names = _names(model, mujoco.mjtObj.mjOBJ_EQUALITY, model.neq, "equality")
+    result = []
+    for i in np.flatnonzero(model.eq_active0).tolist():
+        weld = model.eq_type[i] == mujoco.mjtEq.mjEQ_WELD
+        if not weld and model.eq_type[i] != mujoco.mjtEq.mjEQ_CONNECT:
+            continue
+        first, second, data = model.eq_obj1id[i], model.eq_obj2id[i], model.eq_data[i]
+        if model.eq_objtype[i] == mujoco.mjtObj.mjOBJ_SITE:
+            axes = [from_quaternion(model.site_quat[site]) for site in (first, second)]
+            relative = axes[0] @ axes[1].T
+            points = model.site_pos[first].copy(), model.site_pos[second].copy()
+            first, second = model.site_bodyid[first], model.site_bodyid[second]
+        elif weld:  # the point of the second body comes first
+            points, relative = (data[3:6].copy(), data[:3].copy()), from_quaternion(data[6:10])
+        else:
+            points, relative = (data[:3].copy(), data[3:6].copy()), np.eye(3)
+        for kind in (EqualityKind.ALONG, EqualityKind.ABOUT) if weld else (EqualityKind.ALONG,):
+            for direction in np.eye(3):
+                a, b = body_links[first], body_links[second]
+                result.append(Equality(names[i], kind, a, b, *points, direction, relative))
+    return result
 
 
 def _excluded(model: mujoco.MjModel) -> tuple[tuple[str, str], ...]:

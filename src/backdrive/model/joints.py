@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -11,11 +12,14 @@ from .layout import NQ, Kind
 
 @dataclass(frozen=True, kw_only=True)
 class Joint:
-    """What all joints share: a linear spring and damper, and the inertia of the drive.
+    """What all joints share: a linear spring and damper, the inertia of the drive, limits and friction.
 
     damping: N m s/rad (rotation), N s/m (translation). stiffness: N m/rad, N/m, towards ``rest``: the joint
     coordinates (rad, m, w-first quaternions) at which the spring is relaxed, 0 meaning the unmoved joint.
     armature: kg m^2 or kg. All three hold for each of the joint's degrees of freedom.
+
+    Hinges and sliders only: limits (low, high) of the coordinate, rad or m, where None or an infinity is no limit;
+    friction: the torque (N m) or force (N) that it takes to move the joint.
     """
 
     kind: ClassVar[Kind]
@@ -25,11 +29,17 @@ class Joint:
     rest: Any = 0.0
     armature: float = 0.0
     limits: Any = None
+    friction: float = 0.0
 
     def __post_init__(self) -> None:
         what = type(self).__name__
-        for name in ("damping", "stiffness", "armature"):
+        for name in ("damping", "stiffness", "armature", "friction"):
             object.__setattr__(self, name, checks.number(getattr(self, name), f"{what} {name}", low=0.0))
+        limits = checks.interval(self.limits, f"{what} limits")
+        object.__setattr__(self, "limits", None if limits == (-math.inf, math.inf) else limits)
+        for name in ("limits", "friction"):
+            if getattr(self, name) and self.kind not in (Kind.HINGE, Kind.SLIDER):
+                raise ValueError(f"{what} has no {name}: only a Hinge or a Slider does")
         if isinstance(self.rest, int | float) and self.rest == 0.0:
             return
         size = NQ[self.kind]

@@ -6,15 +6,18 @@ Both ways to make a world, ``Scene.build`` and ``load``, end here.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from . import layout
-from .layout import NQ, NV, Kind
+from .geometry import geometry, in_world
+from .layout import NQ, NV, EqualityKind, Kind
 from .model import Model
-from .shapes import PlacedShape
+from .pairs import Connection, Neighbours, contact_pairs
+from .shapes import HalfSpace, PlacedShape
 
 Array = np.ndarray
 
@@ -64,6 +67,8 @@ class Link:
     stiffness: float = 0.0
     damping: float = 0.0
     armature: float = 0.0
+    friction: float = 0.0
+    limits: tuple[float, float] | None = None
     reference: Array | None = None
     q0: Array | None = None
     v0: Array | None = None
@@ -81,6 +86,27 @@ class Actuator:
     record: tuple[float, ...]
 
 
+@dataclass(frozen=True)
+class Equality:
+    """One equation between links a and b (-1: the world); what its fields mean depends on its kind, see layout.py."""
+
+    name: str
+    kind: EqualityKind
+    a: int
+    b: int
+    point_a: Array
+    point_b: Array
+    direction: Array = field(default_factory=lambda: np.zeros(3))
+    relative: Array = field(default_factory=lambda: np.eye(3))
+    distance: float = 0.0
+
+    def record(self) -> Array:
+        """The EQUALITY record, in the order of layout.py."""
+        return np.concatenate(
+            [self.point_a, self.point_b, self.direction, self.relative.ravel(), [self.distance]]
+        ).astype(np.float64)
+
+
 def pack(
     dim: int,
     links: Sequence[Link],
@@ -90,32 +116,70 @@ def pack(
     timestep: float | None = None,
     statics: tuple[PlacedShape, ...] = (),
     excluded: tuple[tuple[str, str], ...] = (),
+    equalities: Sequence[Equality] = (),
+    connections: Sequence[Connection] = (),
+    touching: Sequence[tuple[int, int]] = (),
+    parents_touch: bool = False,
+    combine: str = "mean",
 ) -> Model:
-    """Write the tables. Links come parents first; ``gravity`` is [3], m/s^2."""
+    """Write the tables. Links come parents first; ``gravity`` is [3], m/s^2.
+
+    connections: what joints outside of the tree keep together; touching: pairs of shapes (in the order of the model)
+    that collide whatever else forbids it; parents_touch: bodies may collide with those they hang on.
+    """
     _refuse_massless(links)
     kinds = [link.kind for link in links]
     qadr, vadr, nq, _ = layout.addresses(kinds)
+    bodies = [i for i, link in enumerate(links) if link.body is not None]
+    joints = [i for i, link in enumerate(links) if link.joint is not None]
+    limited = [i for i, link in enumerate(links) if link.limits is not None]
+    rubbing = [i for i, link in enumerate(links) if link.friction > 0.0]
+    parent, kind = (np.array(values, dtype=np.int64) for values in ([link.parent for link in links], kinds))
+
+    owners = [i for i in bodies for _ in links[i].shapes] + [-1] * len(statics)
+    placed = [shape for i in bodies for shape in links[i].shapes] + list(statics)
+    names = _shape_names(links, bodies, statics)
+    shape_link = np.array(owners, dtype=np.int64)
+    for i, shape in enumerate(placed):
+        if isinstance(shape.shape, HalfSpace):
+            placed[i] = in_world(shape, *_fixed_pose(links, owners[i], names[i]))
+            shape_link[i] = -1
+    tables = geometry(placed)
+    named = np.array([link.body is not None for link in links])
+    link_of = {link.body: i for i, link in enumerate(links) if link.body is not None}
+    pairs = contact_pairs(
+        placed,
+        tables.kind,
+        np.array(owners, dtype=np.int64),
+        Neighbours(parent, kind, named, connections),
+        excluded=[(link_of.get(a, -1), link_of.get(b, -1)) for a, b in excluded],
+        added=touching,
+        parents_touch=parents_touch,
+    )
+
     constants = np.concatenate(
         [_record(link) for link in links]
         + [_or_rest(link.reference, link) for link in links]
         + [np.array(a.record) for a in actuators]
-        + [np.asarray(gravity, dtype=np.float64)]
+        + [np.asarray(gravity, dtype=np.float64), tables.records.ravel()]
+        + [np.array(links[i].limits) for i in limited]
+        + [np.array([links[i].friction for i in rubbing])]
+        + [equality.record() for equality in equalities]
     )
-    if len(constants) != layout.constants_size(len(links), nq, len(actuators)):
+    sizes = (len(links), nq, len(actuators), len(placed), len(limited), len(rubbing), len(equalities))
+    if len(constants) != layout.constants_size(*sizes):
         raise AssertionError("the tables do not have the layout's size")
     for link in links:
         if not np.isfinite(_record(link)).all():
             raise ValueError(f"body {link.body!r} (joint {link.joint!r}) has constants that are not finite")
-    bodies = [i for i, link in enumerate(links) if link.body is not None]
-    joints = [i for i, link in enumerate(links) if link.joint is not None]
     return Model(
         dim=dim,
         bodies=tuple(str(links[i].body) for i in bodies),
         joints=tuple(str(links[i].joint) for i in joints),
         motors=tuple(a.name for a in actuators),
         motor_kinds=tuple(a.kind for a in actuators),
-        parent=np.array([link.parent for link in links], dtype=np.int64),
-        kind=np.array(kinds, dtype=np.int64),
+        parent=parent,
+        kind=kind,
         body_link=np.array(bodies, dtype=np.int64),
         joint_link=np.array(joints, dtype=np.int64),
         motor_q=np.array([qadr[a.link] + a.dof for a in actuators], dtype=np.int64),
@@ -127,7 +191,52 @@ def pack(
         shapes=tuple(links[i].shapes for i in bodies),
         statics=statics,
         excluded=excluded,
+        shape_names=names,
+        shape_kind=tables.kind,
+        shape_link=shape_link,
+        shape_hull=tables.shape_hull,
+        hull_geometry=tables.hull_geometry,
+        pairs=pairs,
+        limit_link=np.array(limited, dtype=np.int64),
+        friction_link=np.array(rubbing, dtype=np.int64),
+        equality_names=tuple(equality.name for equality in equalities),
+        equality_kind=np.array([equality.kind for equality in equalities], dtype=np.int64),
+        equality_link=np.array([(e.a, e.b) for e in equalities], dtype=np.int64).reshape(-1, 2),
+        combine=combine,
     )
+
+
+def _shape_names(links: Sequence[Link], bodies: Sequence[int], statics: Sequence[PlacedShape]) -> tuple[str, ...]:
+    """Unique names: the shape's own, else the body's (with a number if it has several shapes)."""
+    given: list[str | None] = []
+    wanted: list[str] = []
+    for i in bodies:
+        shapes = links[i].shapes
+        given += [shape.name for shape in shapes]
+        wanted += [f"{links[i].body}:{k}" if len(shapes) > 1 else str(links[i].body) for k in range(len(shapes))]
+    given += [shape.name for shape in statics]
+    wanted += [f"static{k}" for k in range(len(statics))]
+    times = Counter(given)
+    names = [own if own and times[own] == 1 else other for own, other in zip(given, wanted, strict=True)]
+    taken: set[str] = set()
+    for i, name in enumerate(names):
+        while name in taken:  # a static shape may have the name of a body
+            name += "_"
+        taken.add(name)
+        names[i] = name
+    return tuple(names)
+
+
+def _fixed_pose(links: Sequence[Link], link: int, shape: str) -> tuple[Array, Array]:
+    """World position [3] and rotation [3, 3] of a link that does not move."""
+    position, rotation = np.zeros(3), np.eye(3)
+    while link >= 0:
+        here = links[link]
+        if here.kind != Kind.FIXED:
+            raise ValueError(f"half-space {shape!r} is on body {here.body!r}, which moves: half-spaces cannot")
+        position, rotation = here.offset + here.rotation @ position, here.rotation @ rotation
+        link = here.parent
+    return position, rotation
 
 
 def _record(link: Link) -> Array:

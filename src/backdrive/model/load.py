@@ -32,7 +32,8 @@ def load(
     floating: give a free joint to the root body that has no joint; the body's name if there are several.
     ignore: kinds of elements to leave out although they change the motion, of contact, limit, frictionloss,
         equality, tendon, actuator, mocap, plugin, fluid, gravcomp, flex, spring (non-linear ones). What the
-        engine cannot represent and is not ignored raises one error that lists it all. Ignoring inertia
+        engine cannot represent and is not ignored raises one error that lists it all. Ignoring friction takes
+        the larger coefficient of two shapes also where a pair or a priority says otherwise; ignoring inertia
         accepts the numbers of URDF links that no rigid body can have.
     fuse: merge bodies that are rigidly attached to each other, which is faster but loses their names.
     motors: what drives the hinges and sliders that have no motor in the file, each named like its joint, its force
@@ -40,6 +41,12 @@ def load(
         False: nothing.
 
     q and v of the model are MuJoCo's qpos and qvel, element by element.
+
+    Geoms that can collide become shapes, with the first of their friction coefficients, without restitution and
+    softness; a pair has the larger friction of its two. Contacts, limits and constraints are rigid: margin, gap,
+    solref, solimp, torsional and rolling friction, and the torquescale of a weld, have no effect; a geom with condim 1
+    is frictionless only if all that it can touch is so, too. Meshes collide as their convex hulls, of at most 64
+    vertices. Limits and frictionloss work on hinges and sliders; of the equalities, connect and weld.
     """
     # Imported here, so that users of scenes do not wait for MuJoCo to load.
     from .convert import convert
@@ -69,7 +76,7 @@ def load(
     compiled = _compile(spec, name)
     refuse_unsupported(compiled, {"inertia": impossible}, kinds, name)
     added = (Motor() if urdf else None) if motors is None else (Motor() if motors is True else motors or None)
-    return convert(compiled, inertials, None if urdf else float(compiled.opt.timestep), added)
+    return convert(compiled, inertials, None if urdf else float(compiled.opt.timestep), added, kinds)
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
@@ -112,7 +119,8 @@ def _compile(spec: mujoco.MjSpec, name: str) -> mujoco.MjModel:
             raise FileNotFoundError(
                 f"{name}: cannot open {missing[1]!r}. If only contact needs it, load with ignore=('contact',)"
             ) from None
-        raise ValueError(f"{name}: {message}") from None
+        hint = ". If only contact needs it, load with ignore=('contact',)" if "mesh file" in message else ""
+        raise ValueError(f"{name}: {message}{hint}") from None
 
 
 def _one_line(error: Exception) -> str:

@@ -53,6 +53,30 @@ class Model:
     """The shapes of the world."""
     excluded: tuple[tuple[str, str], ...]
     """Pairs of bodies that never touch."""
+    shape_names: tuple[str, ...]
+    """Of all shapes in the order of the tables: those of each body, then the static ones."""
+    shape_kind: Array
+    """``layout.ShapeKind``, int64 [nshape]."""
+    shape_link: Array
+    """int64 [nshape]; -1: the world."""
+    shape_hull: Array
+    """int64 [nshape, 6]: offset in ``hull_geometry`` and number of vertices, faces, and edges; 0 for other shapes."""
+    hull_geometry: Array
+    """Vertices, faces and edges of the hulls (see ``hull.HullTables``), float64; equal hulls are stored once."""
+    pairs: Array
+    """Shapes that may touch, the one of smaller kind first, sorted by both kinds; int64 [npair, 2]."""
+    limit_link: Array
+    """Links (hinges and sliders) whose coordinate has limits, int64 [nlimit]."""
+    friction_link: Array
+    """Links (hinges and sliders) with joint friction, int64 [nfriction]."""
+    equality_names: tuple[str, ...]
+    """The joint or constraint that each equation belongs to."""
+    equality_kind: Array
+    """``layout.EqualityKind``, int64 [nequality]."""
+    equality_link: Array
+    """Links a and b (-1: the world), int64 [nequality, 2]."""
+    combine: str
+    """Friction and restitution of a pair are the mean, max or min of its shapes'."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -83,12 +107,37 @@ class Model:
         return len(self.motors)
 
     @property
+    def nshape(self) -> int:
+        return len(self.shape_kind)
+
+    @property
+    def npair(self) -> int:
+        return len(self.pairs)
+
+    @property
+    def nlimit(self) -> int:
+        return len(self.limit_link)
+
+    @property
+    def nfriction(self) -> int:
+        return len(self.friction_link)
+
+    @property
+    def nequality(self) -> int:
+        return len(self.equality_kind)
+
+    @property
     def nq(self) -> int:
         return len(self.q0)
 
     @property
     def nv(self) -> int:
         return len(self.v0)
+
+    @property
+    def nconst(self) -> int:
+        """Length of the constants."""
+        return len(self.constants)
 
     @cached_property
     def qadr(self) -> Array:
@@ -122,6 +171,10 @@ class Model:
     def motor_index(self, name: str) -> int:
         """Row of a motor in the controls."""
         return _index("motor", name, self.motors)
+
+    def shape_index(self, name: str) -> int:
+        """Row of a shape in per-shape parameters."""
+        return _index("shape", name, self.shape_names)
 
     def q_index(self, joint: str) -> slice:
         """The coordinates of a joint in q."""
@@ -168,11 +221,16 @@ class Model:
     @cached_property
     def fingerprint(self) -> str:
         """sha256 of everything the dynamics sees; the same in every process."""
-        digest = hashlib.sha256(b"backdrive model 1")
-        for value in (self.parent, self.kind, self.motor_q, self.motor_v):
-            digest.update(np.array([len(value), *value], dtype="<i8").tobytes())
-        # Adding zero turns -0.0 into 0.0: they compare equal, so they must hash equal.
-        digest.update((self.constants + 0.0).astype("<f8").tobytes())
+        digest = hashlib.sha256(f"backdrive model 2 {self.dim} {self.combine}".encode())
+        tables = [
+            self.parent, self.kind, self.motor_q, self.motor_v, self.shape_kind, self.shape_link, self.shape_hull,
+            self.pairs, self.limit_link, self.friction_link, self.equality_kind, self.equality_link,
+        ]  # fmt: skip
+        for table in tables:
+            digest.update(np.array([len(table), *table.ravel()], dtype="<i8").tobytes())
+        for numbers in (self.constants, self.hull_geometry):
+            # Adding zero turns -0.0 into 0.0: they compare equal, so they must hash equal.
+            digest.update((numbers + 0.0).astype("<f8").tobytes())
         return digest.hexdigest()
 
     def __repr__(self) -> str:

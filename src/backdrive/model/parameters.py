@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from . import checks, layout
-from .layout import LINK, NQ, Kind
+from .geometry import size_names
+from .layout import LINK, NQ, Kind, ShapeKind
 
 if TYPE_CHECKING:
     from .model import Model
@@ -84,6 +85,7 @@ class ParameterTable:
 def parameter_table(model: Model) -> ParameterTable:
     """The parameters a model has; those without a single row are left out."""
     entries = [*_body_parameters(model), *_joint_parameters(model), *_motor_parameters(model)]
+    entries += _shape_parameters(model)
     gravity = layout.gravity_start(model.nlink, model.nq, model.nu) + np.arange(model.dim)
     entries.append(_entry("gravity", "m/s^2", tuple("xyz"[: model.dim]), [(gravity, 1.0)]))
     return ParameterTable([entry for entry in entries if entry.rows])
@@ -118,6 +120,15 @@ def _joint_parameters(model: Model) -> Iterator[ParameterInfo]:
     coordinates, groups = _coordinates(model)
     reference = layout.reference_start(model.nlink) + np.arange(model.nq)
     yield _entry("reference", "rad | m", coordinates, [(reference, 1.0)], groups)
+    sizes = (model.nlink, model.nq, model.nu, model.nshape)
+    limit = layout.limit_start(*sizes) + np.arange(model.nlimit) * layout.LIMIT
+    name_of = dict(zip(model.joint_link.tolist(), rows, strict=True))
+    limited = tuple(name_of[link] for link in model.limit_link.tolist())
+    yield _entry("limit_low", "rad | m", limited, [(limit + layout.LOW, 1.0)])
+    yield _entry("limit_high", "rad | m", limited, [(limit + layout.HIGH, 1.0)])
+    friction = layout.friction_start(*sizes, model.nlimit) + np.arange(model.nfriction) * layout.FRICTION_LOSS
+    rubbing = tuple(name_of[link] for link in model.friction_link.tolist())
+    yield _entry("joint_friction", "N m | N", rubbing, [(friction, 1.0)])
 
 
 def _motor_parameters(model: Model) -> Iterator[ParameterInfo]:
@@ -140,6 +151,26 @@ def _motor_parameters(model: Model) -> Iterator[ParameterInfo]:
     rows = _pick(model.motors, general)
     yield _entry("gain", "N m | N", rows, [(start[general] + layout.GAIN, 1.0)])
     yield _entry("bias", "N m | N", rows, [(_grid(start[general] + layout.BIAS, np.arange(3)), 1.0)])
+
+
+def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
+    """Materials and sizes. Mass and inertia are parameters of the body: they do not follow the size of its shapes."""
+    rows = model.shape_names
+    start = layout.shape_start(model.nlink, model.nq, model.nu) + np.arange(model.nshape) * layout.SHAPE
+    yield _entry("friction", "1", rows, [(start + layout.FRICTION, 1.0)])
+    yield _entry("restitution", "1", rows, [(start + layout.RESTITUTION, 1.0)])
+    yield _entry("softness", "m/s per N s", rows, [(start + layout.SOFTNESS, 1.0)])
+    sizes: list[str] = []
+    places: list[int] = []
+    for name, kind, record in zip(rows, model.shape_kind.tolist(), start.tolist(), strict=True):
+        for k, part in enumerate(size_names(model.dim, kind)):
+            sizes.append(f"{name}.{part}")
+            places.append(record + layout.SIZE + k)
+    unit = "m | 1 (factor of a mesh); inertia stays"
+    yield _entry("size", unit, tuple(sizes), [(np.array(places, dtype=np.int64), 1.0)])
+    solid = model.shape_kind != ShapeKind.PLANE
+    place = _grid(start[solid] + layout.PLACE, np.arange(model.dim))
+    yield _entry("shape_position", "m", _pick(rows, solid), [(place, 1.0)])
 
 
 def _entry(

@@ -1,30 +1,37 @@
-"""Describe a world: bodies with shapes, joints between them, motors on the joints."""
+"""Describe a world: bodies with shapes, joints and constraints between them, motors on the joints."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from . import checks
+from .constraints import WORLD, Constraint, Frame, Weld, joint_equations
 from .joints import Joint
 from .layout import Kind
-from .links import pack
+from .links import Equality, pack
 from .model import Model
 from .motors import Motor
+from .pairs import Connection
 from .rotations import from_orientation
 from .shapes import HalfSpace, PlacedShape, Shape
 from .tree import (
     BodySpec,
+    ConstraintSpec,
     JointSpec,
     Material,
     MotorSpec,
     body_inertia,
     build_actuators,
     build_links,
+    check_coordinates,
     check_joint,
+    check_loop,
+    closes_loop,
+    joint_axis,
 )
 
 Array = np.ndarray
@@ -37,6 +44,9 @@ class Scene:
     """A world in the making. ``build`` makes an immutable Model of it.
 
     dim: 2 or 3. gravity: m/s^2, [dim]; by default 9.81 downwards along the last axis.
+    combine: "mean", "max" or "min", how friction and restitution of a pair follow from those of its shapes.
+    coordinates: "reduced": bodies hang on their joints as a tree, and only a joint that closes a loop is a constraint;
+    "maximal": every body moves freely (q is made of world poses), and every joint is a constraint.
 
     Positions, angles, anchors and axes are given in world coordinates, for all joint coordinates at zero.
     A body without a joint moves freely: its joint is planar (2D) or free (3D), and has the body's name.
@@ -45,9 +55,13 @@ class Scene:
 
     dim: int
     gravity: Any = None
+    combine: str = "mean"
+    coordinates: str = "reduced"
     _bodies: dict[str, BodySpec] = field(default_factory=dict, init=False, repr=False)
     _joints: dict[str, JointSpec] = field(default_factory=dict, init=False, repr=False)
     _hangs: dict[str, JointSpec] = field(default_factory=dict, init=False, repr=False)  # by child body
+    _loops: dict[str, JointSpec] = field(default_factory=dict, init=False, repr=False)  # joints that are constraints
+    _constraints: dict[str, ConstraintSpec] = field(default_factory=dict, init=False, repr=False)
     _motors: dict[str, MotorSpec] = field(default_factory=dict, init=False, repr=False)
     _statics: dict[str, PlacedShape] = field(default_factory=dict, init=False, repr=False)
     _excluded: list[tuple[str, str]] = field(default_factory=list, init=False, repr=False)
@@ -55,6 +69,9 @@ class Scene:
     def __post_init__(self) -> None:
         if self.dim not in (2, 3) or isinstance(self.dim, bool):
             raise ValueError(f"dim must be 2 or 3, got {self.dim!r}")
+        for name, choices in (("combine", ("mean", "max", "min")), ("coordinates", ("reduced", "maximal"))):
+            if getattr(self, name) not in choices:
+                raise ValueError(checks.unknown(f"value of {name}", getattr(self, name), choices))
         default = (0.0,) * (self.dim - 1) + (-9.81,)
         gravity = default if self.gravity is None else self.gravity
         self.gravity = tuple(checks.vector(gravity, self.dim, "gravity").tolist())
@@ -105,7 +122,8 @@ class Scene:
         (2D) or quaternion (3D, w first). velocity: m/s, of the body frame's origin; angular_velocity: rad/s,
         a number in 2D, a world vector in 3D; both only for bodies that move freely. com [dim] and inertia
         (2D: a number; 3D: the 3 principal moments, 6 numbers xx yy zz xy xz yz, or [3, 3]; kg m^2, about the
-        com, along the body axes) come from the shapes unless given.
+        com, along the body axes) come from the shapes unless given. Its shapes have a friction coefficient (0 to
+        infinity), a restitution (0 to 1), and a softness (m/s of approach that remain per N s of impulse).
         """
         name = checks.identifier(name, "body", self._bodies)
         what = f"body {name!r}"
@@ -179,20 +197,65 @@ class Scene:
         anchor: world point of the joint, by default the child's position. position, velocity: initial
         joint coordinates (rad, m; a quaternion for a ball) and their rates, by default at rest at zero; a
         body that moves freely starts where it was put instead.
+
+        A joint to a body that already hangs on another one, or that carries the parent, closes a loop: it becomes
+        a constraint. It keeps the bodies as they are when all joint coordinates are zero, and has no coordinates,
+        spring, limits or motor of its own. Bodies with a joint between them do not collide.
         """
-        name = checks.identifier(name, "joint", self._joints)
+        name = checks.identifier(name, "joint", [*self._joints, *self._loops])
         what = f"joint {name!r}"
         if not isinstance(joint, Joint):
             raise TypeError(f"{what}: expected a joint such as Hinge(), got {joint!r}")
         child = self._body(child, f"{what}: child body")
         parent = None if parent is None else self._body(parent, f"{what}: parent body")
         body = self._bodies[child]
-        point = body.position.copy()
-        if anchor is not None:
-            point[: self.dim] = checks.vector(anchor, self.dim, f"{what}: anchor")
-        spec = JointSpec(name, joint, parent, child, point, position, velocity)
-        check_joint(self.dim, spec, body, self._hangs)
+        spec = JointSpec(name, joint, parent, child, self._anchor(anchor, body, what), position, velocity)
+        check_joint(self.dim, spec)
+        why = "it closes a loop"
+        closes = closes_loop(spec, self._hangs)
+        if self.coordinates == "maximal" and not (spec.floats(self.dim) and not closes):
+            closes, why = True, "with maximal coordinates it is a constraint"
+        if closes:
+            check_loop(spec, why)
+            checks.identifier(name, "constraint", self._constraints)
+            self._loops[name] = spec
+            return name
+        check_coordinates(self.dim, spec, body)
         self._joints[name] = self._hangs[child] = spec
+        return name
+
+    def add_constraint(
+        self,
+        name: str,
+        constraint: Constraint,
+        *,
+        a: str,
+        b: str | None = None,
+        anchor_a: Any = None,
+        anchor_b: Any = None,
+    ) -> str:
+        """Keep body ``a`` at a Distance from, welded to, or with a Lock on, body ``b`` (None: the world).
+
+        anchor_a, anchor_b: world points on a and on b, by default the bodies' positions; a Distance takes both, a
+        Lock that of a. Constraints hold what is so when all joint coordinates are zero.
+        """
+        name = checks.identifier(name, "constraint", [*self._constraints, *self._loops])
+        what = f"constraint {name!r}"
+        if not isinstance(constraint, Constraint):
+            raise TypeError(f"{what}: expected a constraint such as Distance(), got {constraint!r}")
+        first = self._bodies[self._body(a, f"{what}: body a")]
+        second = None if b is None else self._bodies[self._body(b, f"{what}: body b")]
+        if first is second:
+            raise ValueError(f"{what}: a and b are the same body {a!r}")
+        for given, which, count in ((anchor_a, "anchor_a", 1), (anchor_b, "anchor_b", 2)):
+            if given is not None and constraint.anchors < count:
+                raise ValueError(f"{what}: a {type(constraint).__name__} has no {which}")
+        if constraint.anchors == 2 and second is None and anchor_b is None:
+            raise ValueError(f"{what}: give anchor_b, the point of the world")
+        points = self._anchor(anchor_a, first, what), self._anchor(anchor_b, second, what)
+        spec = ConstraintSpec(name, constraint, a, b, *points)
+        self._equations(spec, dict.fromkeys(self._bodies, -1))  # refuse here what cannot be built
+        self._constraints[name] = spec
         return name
 
     def add_motor(
@@ -244,6 +307,11 @@ class Scene:
         if not self._bodies:
             raise ValueError("the scene has no bodies: add one with add_body")
         links = build_links(self.dim, self._bodies, self._joints)
+        link_of = {str(link.body): i for i, link in enumerate(links)}
+        equalities = [row for loop in self._loops.values() for row in self._loop_equations(loop, link_of)]
+        equalities += [row for spec in self._constraints.values() for row in self._equations(spec, link_of)]
+        apart = [(s.parent, s.child, s.joint.kind == Kind.FIXED) for s in self._loops.values()]
+        apart += [(s.b, s.a, True) for s in self._constraints.values() if isinstance(s.constraint, Weld)]
         gravity = np.zeros(3)
         gravity[: self.dim] = checks.vector(self.gravity, self.dim, "gravity")
         return pack(
@@ -253,7 +321,31 @@ class Scene:
             gravity,
             statics=tuple(self._statics.values()),
             excluded=tuple(self._excluded),
+            equalities=equalities,
+            connections=[Connection(-1 if a is None else link_of[a], link_of[b], rigid) for a, b, rigid in apart],
+            combine=self.combine,
         )
+
+    def _equations(self, spec: ConstraintSpec, link_of: Mapping[str, int]) -> list[Equality]:
+        a, b = self._frame(spec.a, link_of), self._frame(spec.b, link_of)
+        return spec.constraint.equations(spec.name, self.dim, a, b, spec.anchor_a, spec.anchor_b)
+
+    def _loop_equations(self, spec: JointSpec, link_of: Mapping[str, int]) -> list[Equality]:
+        axis = joint_axis(self.dim, spec.joint, f"joint {spec.name!r}")
+        parent, child = self._frame(spec.parent, link_of), self._frame(spec.child, link_of)
+        return joint_equations(spec.name, self.dim, spec.joint, axis, parent, child, spec.anchor)
+
+    def _frame(self, body: str | None, link_of: Mapping[str, int]) -> Frame:
+        if body is None:
+            return WORLD
+        return Frame(link_of[body], self._bodies[body].position, self._bodies[body].rotation)
+
+    def _anchor(self, anchor: Any, body: BodySpec | None, what: str) -> Array:
+        """A world point [3], by default a body's position (the world's: its origin)."""
+        point = np.zeros(3) if body is None else body.position.copy()
+        if anchor is not None:
+            point[: self.dim] = checks.vector(anchor, self.dim, f"{what}: anchor")
+        return point
 
     def _body(self, name: Any, what: str) -> str:
         if not isinstance(name, str):
@@ -268,6 +360,8 @@ class Scene:
             raise TypeError(f"{what}: a joint must be given by its name, got {name!r}")
         if name in self._joints:
             return self._joints[name].joint.kind
+        if name in self._loops:
+            raise ValueError(f"{what}: joint {name!r} is a constraint, which no motor can drive")
         free = [body for body in self._bodies if body not in self._hangs]
         if name in free:
             return Kind.PLANAR if self.dim == 2 else Kind.FREE
@@ -303,7 +397,7 @@ def _material(friction: Any, restitution: Any, softness: Any, what: str) -> Mate
     if elastic > 1.0:
         raise ValueError(f"{what}: restitution must be between 0 and 1, got {elastic:g}")
     return (
-        checks.number(friction, f"{what}: friction", low=0.0),
+        checks.number(friction, f"{what}: friction", low=0.0, infinite=True),
         elastic,
         checks.number(softness, f"{what}: softness", low=0.0),
     )

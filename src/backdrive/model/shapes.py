@@ -224,7 +224,10 @@ class Capsule(Shape):
 
 @dataclass(frozen=True)
 class Convex(Shape):
-    """The convex hull of points [n, 3], m; stored as a tuple of points."""
+    """The convex hull of points [n, 3], m; stored as a tuple of points.
+
+    Collision sees at most 64 of its vertices (see ``hull.HULL_VERTICES``); mass and inertia are those of all.
+    """
 
     vertices: Any
     dim = 3
@@ -258,7 +261,11 @@ class Convex(Shape):
 
 @dataclass(frozen=True)
 class PlacedShape:
-    """A shape at a pose in its body's (or the world's) frame, with its material."""
+    """A shape at a pose in its body's (or the world's) frame, with its material.
+
+    friction: coefficient; restitution: 0 to 1; softness: m/s per N s. Two shapes may touch if a bit of the ``contype``
+    of one is set in the ``conaffinity`` of the other, as in MuJoCo.
+    """
 
     shape: Shape
     position: tuple[float, float, float] = (0.0, 0.0, 0.0)
@@ -267,6 +274,8 @@ class PlacedShape:
     restitution: float = 0.0
     softness: float = 0.0
     name: str | None = None
+    contype: int = 1
+    conaffinity: int = 1
 
 
 def composite(shapes: list[PlacedShape], mass: float | None, density: float) -> tuple[float, Array, Array]:

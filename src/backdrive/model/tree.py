@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from . import checks
+from .constraints import Constraint
 from .joints import Free, Hinge, Joint, Planar, Slider
 from .layout import INERTIA_INDEX, NQ, NV, Kind
 from .links import Actuator, Link, rest_position
@@ -62,6 +63,18 @@ class JointSpec:
 
 
 @dataclass(frozen=True)
+class ConstraintSpec:
+    """A constraint between body a and body b (None: the world); anchors are world points [3]."""
+
+    name: str
+    constraint: Constraint
+    a: str
+    b: str | None
+    anchor_a: Array
+    anchor_b: Array
+
+
+@dataclass(frozen=True)
 class MotorSpec:
     """A motor on coordinate ``dof`` of a joint."""
 
@@ -90,29 +103,46 @@ def body_inertia(dim: int, value: Any, what: str) -> Array:
     return matrix
 
 
-def check_joint(dim: int, spec: JointSpec, body: BodySpec, hangs: Mapping[str, JointSpec]) -> None:
-    """Raise unless the joint fits the dimension and keeps the bodies a tree; hangs: joints by child body."""
-    what = f"joint {spec.name!r}"
-    joint, kind = spec.joint, spec.joint.kind
-    if spec.parent == spec.child:
-        raise ValueError(f"{what}: body {spec.child!r} cannot be its own parent")
+def closes_loop(spec: JointSpec, hangs: Mapping[str, JointSpec]) -> bool:
+    """Whether the child hangs on a joint already, or carries the parent; hangs: joints by child body."""
     if spec.child in hangs:
-        raise ValueError(
-            f"{what}: body {spec.child!r} already hangs on joint {hangs[spec.child].name!r}; "
-            "a second joint would close a loop, which comes with constraints: not supported yet"
-        )
+        return True
     ancestor = spec.parent
     while ancestor is not None and ancestor in hangs:
         ancestor = hangs[ancestor].parent
         if ancestor == spec.child:
-            raise ValueError(
-                f"{what}: body {spec.child!r} already carries {spec.parent!r}: the joints would form a cycle"
-            )
+            return True
+    return False
+
+
+def check_loop(spec: JointSpec, why: str) -> None:
+    """Raise unless a joint can be a constraint, because of ``why``: equations have no coordinates of their own."""
+    what = f"joint {spec.name!r}"
+    if spec.joint.kind in (Kind.PLANAR, Kind.FREE):
+        raise ValueError(f"{what}: {why}, and {type(spec.joint).__name__} constrains nothing there")
+    refused = ("stiffness", "damping", "armature", "limits", "friction")
+    given = [name for name in refused if getattr(spec.joint, name)]
+    given += [name for name in ("position", "velocity") if getattr(spec, name) is not None]
+    if given:
+        raise ValueError(f"{what}: {why}, and a constraint has no {', '.join(given)}")
+
+
+def check_joint(dim: int, spec: JointSpec) -> None:
+    """Raise unless the joint fits the dimension and the bodies."""
+    what = f"joint {spec.name!r}"
+    joint, kind = spec.joint, spec.joint.kind
+    if spec.parent == spec.child:
+        raise ValueError(f"{what}: body {spec.child!r} cannot be its own parent")
     if dim == 2 and kind in (Kind.BALL, Kind.FREE):
         raise ValueError(f"{what}: {type(joint).__name__} is a 3D joint; in 2D use Hinge or Planar")
     if kind == Kind.FREE and spec.parent is not None:
         raise ValueError(f"{what}: a free joint connects to the world only, got parent={spec.parent!r}")
     joint_axis(dim, joint, what)
+
+
+def check_coordinates(dim: int, spec: JointSpec, body: BodySpec) -> None:
+    """Raise unless the body can start as it was told to, on a joint of the tree."""
+    what = f"joint {spec.name!r}"
     floats = spec.floats(dim)
     if floats and (spec.position is not None or spec.velocity is not None):
         raise ValueError(f"{what}: body {spec.child!r} floats: give its position and velocity to add_body instead")
@@ -155,10 +185,7 @@ def initial_coordinates(spec: JointSpec) -> tuple[Array, Array]:
 
 
 def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, JointSpec]) -> list[Link]:
-    """Links, parents first, otherwise in the order the bodies were added."""
-    limited = [spec.name for spec in joints.values() if spec.joint.limits is not None]
-    if limited:
-        raise ValueError(f"joint limits come with contact constraints: not supported yet (joints {', '.join(limited)})")
+    """Links, parents first, otherwise in the order the bodies were added; joints: those of the tree."""
     hangs = {spec.child: spec for spec in joints.values()}
     for body in bodies.values():
         if body.name not in hangs:
@@ -197,6 +224,7 @@ def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]
     mass, com, inertia = _mass_properties(dim, body)
     link = Link(parent, joint.kind, body.name, spec.name, mass, com, inertia)
     link.stiffness, link.damping, link.armature = joint.stiffness, joint.damping, joint.armature
+    link.limits, link.friction = joint.limits, joint.friction
     link.shapes = tuple(body.shapes)
     if spec.floats(dim):
         # Coordinates are the world pose itself, so the frame they start from is the world's.

@@ -10,6 +10,8 @@ import numpy as np
 Array = np.ndarray
 
 _OBJECT = mujoco.mjtObj
+_SINGLE = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
+_SHAPES = ("PLANE", "SPHERE", "CAPSULE", "CYLINDER", "BOX", "MESH")
 
 
 def name_of(model: mujoco.MjModel, kind: mujoco.mjtObj, index: int, fallback: str) -> str:
@@ -39,10 +41,7 @@ def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
     transmission = mujoco.mjtTrn(model.actuator_trntype[i])
     if transmission not in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
         return "not on a joint"
-    if mujoco.mjtJoint(model.jnt_type[joint]) not in (
-        mujoco.mjtJoint.mjJNT_HINGE,
-        mujoco.mjtJoint.mjJNT_SLIDE,
-    ):
+    if mujoco.mjtJoint(model.jnt_type[joint]) not in _SINGLE:
         return "on a ball or free joint"
     if model.jnt_actfrclimited[joint]:
         return "its joint limits the total actuator force"
@@ -63,17 +62,18 @@ def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
     return None
 
 
-def _contact(model: mujoco.MjModel) -> Iterator[str]:
-    if disabled(model, "CONTACT", "CONSTRAINT"):
-        return
-    for i in np.flatnonzero(colliding_geoms(model)).tolist():
-        name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_GEOM, i)
-        body = name_of(model, _OBJECT.mjOBJ_BODY, model.geom_bodyid[i], "body")
-        yield name or f"geom {i} of {body}"
+def geom_name(model: mujoco.MjModel, geom: int) -> str:
+    name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_GEOM, geom)
+    return name or f"geom {geom} of {name_of(model, _OBJECT.mjOBJ_BODY, model.geom_bodyid[geom], 'body')}"
+
+
+def representable(model: mujoco.MjModel, geom: int) -> bool:
+    """Whether there is such a shape here: not of ellipsoids, height fields and signed distance fields."""
+    return mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_") in _SHAPES
 
 
 def colliding_geoms(model: mujoco.MjModel) -> Array:
-    """Geoms that MuJoCo would test against at least one other, bool [ngeom]."""
+    """Which geoms MuJoCo would test against which, symmetric bool [ngeom, ngeom]."""
     body = model.geom_bodyid
     weld = model.body_weldid[body]
     above = model.body_weldid[model.body_parentid[weld]]
@@ -87,27 +87,59 @@ def colliding_geoms(model: mujoco.MjModel) -> Array:
         first, second = signature >> 16, signature & 0xFFFF
         touch &= ~((body[:, None] == first) & (body == second))
         touch &= ~((body[:, None] == second) & (body == first))
-    result = touch.any(1)
-    result[model.pair_geom1] = True
-    result[model.pair_geom2] = True
-    return result
+    touch[model.pair_geom1, model.pair_geom2] = True
+    touch[model.pair_geom2, model.pair_geom1] = True
+    return touch
+
+
+def shape_friction(model: mujoco.MjModel) -> Array:
+    """Coefficient of each geom, [ngeom]: none where it and all that it can touch are without (condim 1)."""
+    slippery = model.geom_condim == 1
+    alone = slippery & ~(colliding_geoms(model) & ~slippery).any(1)
+    return np.where(alone, 0.0, model.geom_friction[:, 0])
+
+
+def _contact(model: mujoco.MjModel) -> Iterator[str]:
+    if not disabled(model, "CONTACT", "CONSTRAINT"):
+        for i in np.flatnonzero(colliding_geoms(model).any(1)).tolist():
+            if not representable(model, i):
+                kind = mujoco.mjtGeom(model.geom_type[i]).name.removeprefix("mjGEOM_").lower()
+                yield f"{geom_name(model, i)} (is of type {kind})"
+
+
+def _friction(model: mujoco.MjModel) -> Iterator[str]:
+    """Pairs whose friction is not the larger one of the two geoms."""
+    if disabled(model, "CONTACT", "CONSTRAINT"):
+        return
+    own = model.geom_friction[:, 0]
+    for first, second, friction in zip(model.pair_geom1, model.pair_geom2, model.pair_friction, strict=True):
+        if friction[0] != max(own[first], own[second]):
+            yield f"pair {geom_name(model, first)}, {geom_name(model, second)}"
+    rank = model.geom_priority
+    overruled = colliding_geoms(model) & (rank[:, None] > rank) & (own[:, None] < own)
+    for i in np.flatnonzero(overruled.any(1)).tolist():
+        yield f"{geom_name(model, i)} (its priority)"
 
 
 def _limit(model: mujoco.MjModel) -> Iterator[str]:
     if not disabled(model, "LIMIT", "CONSTRAINT"):
         for i in np.flatnonzero(model.jnt_limited).tolist():
-            yield name_of(model, _OBJECT.mjOBJ_JOINT, i, "joint")
+            if mujoco.mjtJoint(model.jnt_type[i]) not in _SINGLE:
+                yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
 
 
 def _frictionloss(model: mujoco.MjModel) -> Iterator[str]:
     if not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
         for i in np.unique(model.dof_jntid[model.dof_frictionloss > 0.0]).tolist():
-            yield name_of(model, _OBJECT.mjOBJ_JOINT, i, "joint")
+            if mujoco.mjtJoint(model.jnt_type[i]) not in _SINGLE:
+                yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
 
 
 def _equality(model: mujoco.MjModel) -> Iterator[str]:
     if not disabled(model, "EQUALITY", "CONSTRAINT"):
         for i in np.flatnonzero(model.eq_active0).tolist():
+            if mujoco.mjtEq(model.eq_type[i]) in (mujoco.mjtEq.mjEQ_CONNECT, mujoco.mjtEq.mjEQ_WELD):
+                continue
             name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_EQUALITY, i)
             joint = model.eq_type[i] == mujoco.mjtEq.mjEQ_JOINT
             kind = _OBJECT.mjOBJ_JOINT if joint else _OBJECT(model.eq_objtype[i])
@@ -168,6 +200,7 @@ def _spring(model: mujoco.MjModel) -> Iterator[str]:
 
 _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
     "contact": _contact,
+    "friction": _friction,
     "limit": _limit,
     "frictionloss": _frictionloss,
     "equality": _equality,

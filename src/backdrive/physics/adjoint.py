@@ -13,25 +13,26 @@ equations (`vjp`).
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, is_constant, loop, switch, vjp, when, workspace
+from ..compiler import Scalar, loop, memory, switch, vjp, when, workspace
 from ..model import layout
 from ..model.layout import Kind
 from . import spatial as sp
+from .arrays import accumulate, add_to, axpy, split, zero
 from .bodies import Bodies
-from .dynamics import Dynamics, applied_force, forward_dynamics, solve
+from .contact import Times
+from .contact_adjoint import ConstraintAdjoint
+from .dynamics import Dynamics, applied_force, expand, forward_dynamics, reduce
 from .forces import motor_force, passive_force
-from .integrate import Integrator, Midpoint
+from .integrate import Midpoint
 from .joints import JOINTS, Fixed, Joint
 from .kinematics import turn
 from .spatial import BODY, Vec
-from .step import axpy, midpoint_stages
-from .world import Link, World
+from .step import Scheme, constrained, midpoint_stages
+from .world import Link, World, accumulate_link
 
 
 @dataclass
@@ -49,31 +50,6 @@ class Bars:
     constants: Any = None
     moments: Any = None
     vdot: Any = None
-
-
-def accumulate(array: Any, values: Sequence[Scalar]) -> None:
-    """array[k] += values[k], where that is not zero for certain."""
-    for k, x in enumerate(values):
-        if not is_constant(x, 0.0):
-            array[k] = array[k] + x
-
-
-def accumulate_link(constants_bar: Any, i: Any, gradient: Sequence[Scalar]) -> None:
-    """Add the gradient with respect to a link's record; the rotation of its frame is no parameter."""
-    record = list(gradient[: layout.LINK])
-    record[layout.ROTATION : layout.ROTATION + 9] = [0.0] * 9
-    accumulate(constants_bar.at(i * layout.LINK), record)
-
-
-def split(x: Sequence[Scalar], *sizes: int) -> list[Vec]:
-    """x in parts of these sizes."""
-    ends = list(itertools.accumulate(sizes, initial=0))
-    return [tuple(x[a:b]) for a, b in itertools.pairwise(ends)]
-
-
-def zero(n: Any, array: Any) -> None:
-    for k in loop(n):
-        array[k] = 0.0
 
 
 # ------------------------------------------------------------------------------------------ the power's derivative
@@ -102,11 +78,11 @@ STATE = (3, 3, 3, 6)  # ω, α, a and N of a link
 
 def power_adjoint(
     world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, dynamics: Dynamics, virtual: Any, N: Any, wrenches: Any,
-    sign: float, bars: Bars,
+    sign: float, bars: Bars, weight: bool = True,
 ) -> None:  # fmt: skip
     """Add `sign` times the gradient of φ = λ · (M v̇ + c - Jᵀ wrenches), for fixed v̇ and λ (`virtual`), to the bars.
 
-    `N`: the motions of the links that λ causes (over links).
+    `N`: the motions of the links that λ causes (over links). `weight`: gravity is part of the accelerations.
     """
     n, frames, size = world.nlink, dynamics.frames, sum(STATE)
     state_bar = workspace((n + 1) * size)
@@ -163,7 +139,7 @@ def power_adjoint(
         acceleration_bar, virtual_bar = bar[3:9], bar[9:]
         seeds = (*sp.add(R_bar, pose_bar), *p_bar, *velocity_bar, *acceleration_bar, *virtual_bar)
         switch(world.kind(i), [partial(joint_part, joint) for joint in JOINTS], i, seeds)
-    if bars.constants is not None:  # the world's acceleration is -g
+    if weight and bars.constants is not None:  # the world's acceleration is -g
         g = bars.constants.at(layout.gravity_start(world.nlink, world.nq, world.nu))
         accumulate(g, sp.neg(state_bar.get(0, size)[6:9]))
 
@@ -244,22 +220,57 @@ def forces_adjoint(
 
 def dynamics_adjoint(
     world: World, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
-    dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Bars,
+    dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Bars, constraints: ConstraintAdjoint | None = None,
 ) -> None:  # fmt: skip
-    """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs."""
-    w, lam, virtual = workspace(world.nv), workspace(world.nv), workspace(world.nv)
+    """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs.
+
+    With `constraints`, v̇ and the accelerations in `dynamics` are those that they allowed, and so is the gradient.
+    """
+    w, virtual = workspace(world.nv), workspace(world.nv)
+    lam = workspace(world.nv) if constraints is None else memory(world.nv)
     turn(world, q, vdot_bar, w)
-    N = solve(world, dynamics.frames, dynamics.factors, w, lam)
+    reduce(world, dynamics.frames, dynamics.factors, w, lam)
+    if constraints is not None:
+        constraints.take_up(lam)
+    N = expand(world, dynamics.frames, dynamics.factors, lam)
     turn(world, q, lam, virtual, back=True)
     power_adjoint(world, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars)
     forces_adjoint(world, q, v, v_damped, controls, virtual, damped_bar, bars)
-    if bars.constants is not None:  # armature and implicit damping, (A + h D) v̇
-        for i in world.links():
-            b, record = world.velocity(i), bars.constants.at(i * layout.LINK)
-            for k in loop(world.dofs(i)):
-                inertial = virtual[b + k] * dynamics.vdot[b + k]
-                record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
-                record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
+    joint_inertia_adjoint(world, virtual, dynamics.vdot, damping_time, bars)
+    if constraints is not None:
+        constraints.add_rows(q, v_damped, virtual, bars.q, damped_bar, bars.constants)
+
+
+def joint_inertia_adjoint(world: World, virtual: Any, vdot: Any, damping_time: Scalar, bars: Bars) -> None:
+    """Subtract the gradient of λ · (armature + h damping) v̇ from the bars."""
+    if bars.constants is None:
+        return
+    for i in world.links():
+        b, record = world.velocity(i), bars.constants.at(i * layout.LINK)
+        for k in loop(world.dofs(i)):
+            inertial = virtual[b + k] * vdot[b + k]
+            record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
+            record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
+
+
+def correction_adjoint(
+    world: World, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
+    move_bar: Any, bars: Bars,
+) -> None:  # fmt: skip
+    """Add what the gradient with respect to the motion that corrects positions means: A p = Jᵀ π, without velocity."""
+    outcome = constraints.outcome
+    q_bar, v_bar = memory(world.nq), memory(world.nv)
+    zero(world.nq, q_bar)
+    for _ in when(outcome.corrected[0] > 0):
+        zero(world.nv, v_bar)
+        inside = Bars(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
+        virtual, N = constraints.correct(dynamics, q, move_bar, q_bar, bars.constants)
+        still, rest = Dynamics(), workspace(world.nv)
+        still.frames, still.accelerations = dynamics.frames.at_rest(world), outcome.pseudo_caused
+        zero(world.nv, rest)
+        power_adjoint(world, bodies, q, rest, outcome.pseudo, still, virtual, N, None, -1.0, inside, weight=False)
+        joint_inertia_adjoint(world, virtual, outcome.pseudo, damping_time, inside)
+    add_to(world.nq, q_bar, bars.q)
 
 
 def move_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar: Any, v_bar: Any) -> None:
@@ -281,38 +292,62 @@ def move_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar
 
 
 def step_adjoint(
-    world: World, bodies: Bodies, integrator: Integrator, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
+    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    impulses: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
+    forces_bar: Any = None,
 ) -> None:  # fmt: skip
-    """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays."""
+    """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays.
+
+    forces_bar: gradient with respect to the forces of constraints in this step (`contact.write_forces`).
+    """
     nq, nv = world.nq, world.nv
     after_bar, before_bar, vdot_bar = workspace(nv), workspace(nv), workspace(nv)
-    after, start_bar = workspace(nv), workspace(nq)
-    for k in loop(nv):
-        after_bar[k] = v_bar[k]
-    if isinstance(integrator, Midpoint):
-        q_mid, v_mid, first, second = midpoint_stages(world, bodies, q, v, controls, wrenches, h)
-        axpy(nv, h, second.vdot, v, after)
-        mid_bar, v_mid_bar = workspace(nq), workspace(nv)
-        move_adjoint(world, q_mid, after, 0.5 * h, q_bar, mid_bar, after_bar)
-        for k in loop(nv):
-            before_bar[k], v_mid_bar[k], vdot_bar[k] = after_bar[k], 0.0, h * after_bar[k]
-        bars = Bars(mid_bar, v_mid_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
-        shared = (world, bodies, q_mid)
-        dynamics_adjoint(*shared, v_mid, v, controls, wrenches, 0.5 * h, second, vdot_bar, before_bar, bars)
-        for k in loop(nv):
-            before_bar[k], vdot_bar[k] = before_bar[k] + v_mid_bar[k], 0.5 * h * v_mid_bar[k]
-        bars = Bars(mid_bar, before_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
-        dynamics_adjoint(*shared, v, v, controls, wrenches, 0.5 * h, first, vdot_bar, before_bar, bars)
-        move_adjoint(world, q, v, 0.5 * h, mid_bar, start_bar, before_bar)
+    start_bar, move_bar = workspace(nq), workspace(nv)
+    middle = isinstance(scheme.integrator, Midpoint)
+    if middle:
+        start, v_mid, first, dynamics = midpoint_stages(world, bodies, q, v, controls, wrenches, h)
+        left = 0.5 * h
     else:
+        start, v_mid, left = q, v, h
         dynamics = forward_dynamics(world, bodies, q, v, v, controls, wrenches, h)
-        axpy(nv, h, dynamics.vdot, v, after)
-        move_adjoint(world, q, after, h, q_bar, start_bar, after_bar)
+    damping_time = left
+    times = Times(h, left)
+    outcome = constrained(world, scheme, dynamics, start, v, times, impulses, adjoint=True)
+    constraints = None
+    if outcome is None or scheme.stepping is None:
+        move_velocity = workspace(nv)
+        axpy(nv, h, dynamics.vdot, v, move_velocity)
+    else:
+        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, times, forces_bar)
+        move_velocity = outcome.move
+        for k in loop(nv):  # the accelerations that constraints allowed
+            dynamics.vdot[k] = (outcome.after[k] - v[k]) / h
+        for i in world.links():
+            caused = sp.scale(1.0 / h, outcome.caused.get(i + 1, 6))
+            dynamics.accelerations.put(i + 1, sp.add(dynamics.accelerations.get(i + 1, 6), caused))
+    zero(nv, move_bar)
+    move_adjoint(world, start, move_velocity, left, q_bar, start_bar, move_bar)
+    v_mid_bar = workspace(nv) if middle else before_bar
+    for k in loop(nv):
+        after_bar[k] = v_bar[k] + move_bar[k]
+        v_mid_bar[k] = 0.0
+        before_bar[k], vdot_bar[k] = after_bar[k], h * after_bar[k]
+    gradients = (controls_bar, wrenches_bar, constants_bar, moments_bar)
+    bars = Bars(start_bar, v_mid_bar, *gradients)
+    if constraints is not None:
+        correction_adjoint(world, bodies, dynamics, constraints, start, damping_time, move_bar, bars)
+    shared = (world, bodies, start)
+    dynamics_adjoint(
+        *shared, v_mid, v, controls, wrenches, damping_time, dynamics, vdot_bar, before_bar, bars, constraints
+    )
+    if middle:
         for k in loop(nv):
-            before_bar[k], vdot_bar[k] = after_bar[k], h * after_bar[k]
-        bars = Bars(start_bar, before_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
-        dynamics_adjoint(world, bodies, q, v, v, controls, wrenches, h, dynamics, vdot_bar, before_bar, bars)
+            before_bar[k], vdot_bar[k] = before_bar[k] + v_mid_bar[k], left * v_mid_bar[k]
+        bars = Bars(start_bar, before_bar, *gradients)
+        dynamics_adjoint(*shared, v, v, controls, wrenches, damping_time, first, vdot_bar, before_bar, bars)
+        moved_bar = workspace(nq)
+        move_adjoint(world, q, v, left, start_bar, moved_bar, before_bar)
+        start_bar = moved_bar
     for k in loop(nq):
         q_bar[k] = start_bar[k]
     for k in loop(nv):

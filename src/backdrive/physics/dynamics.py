@@ -113,6 +113,12 @@ def solve(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forc
 
     `forces` (over links, or None) are overwritten. τ and z are turned into the links' axes (`joints`).
     """
+    reduce(world, frames, factors, tau, z, forces)
+    return expand(world, frames, factors, z)
+
+
+def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> None:
+    """The inward half of `solve`: what is left of τ and the forces at every joint, divided by d."""
     if forces is None:
         forces = workspace((world.nlink + 1) * 6)
         forces.put(0, ZERO6)
@@ -126,6 +132,10 @@ def solve(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forc
             z[b + k] = u
             forces.put(i + 1, tuple(f + u * x for f, x in zip(force, factors.U.get(b + k, 6), strict=True)))
         forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
+
+
+def expand(world: World, frames: Frames, factors: Factors, z: Any) -> Any:
+    """The outward half of `solve`: z in place, and the accelerations of the links."""
     accelerations = workspace((world.nlink + 1) * 6)
     accelerations.put(0, ZERO6)
     for i in world.links():

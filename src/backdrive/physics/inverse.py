@@ -7,11 +7,11 @@ from typing import Any
 from ..compiler import loop, workspace
 from ..model import layout
 from . import spatial as sp
-from .adjoint import Bars, bodies_adjoint, dynamics_adjoint, power_adjoint, zero
+from .adjoint import Bars, bodies_adjoint, dynamics_adjoint, power_adjoint
+from .arrays import copy, gradient_memory, zero
 from .bodies import Bodies, body_moments
 from .dynamics import Dynamics, forward_dynamics, unforced_motion
 from .kinematics import turn
-from .rollout import constants_size, copy, gradient_memory
 from .spatial import BODY, ZERO6
 from .world import World
 
@@ -115,9 +115,9 @@ def _new_bars(world: World, constants_bar: Any) -> Bars:
     zero(world.nq, bars.q)
     zero(world.nv, bars.v)
     if constants_bar is not None:
-        bars.constants = gradient_memory(constants_bar, constants_size(world))
+        bars.constants = gradient_memory(constants_bar, world.nconst)
         bars.moments = workspace((world.nlink + 1) * BODY)
-        zero(constants_size(world), bars.constants)
+        zero(world.nconst, bars.constants)
         zero((world.nlink + 1) * BODY, bars.moments)
     return bars
 
@@ -127,4 +127,4 @@ def _write_bars(world: World, bodies: Bodies, bars: Bars, q_bar: Any, v_bar: Any
     copy(world.nv, bars.v, v_bar)
     if constants_bar is not None:
         bodies_adjoint(world, bodies, bars.moments, bars.constants)
-        copy(constants_size(world), bars.constants, constants_bar)
+        copy(world.nconst, bars.constants, constants_bar)

@@ -14,8 +14,11 @@ from typing import Any
 import numpy as np
 
 from ..compiler import Integer, Ints, Kernel, Known, Masked, Number, Rows, Table
-from . import inverse, poses, rollout
-from .integrate import Integrator, SemiImplicitEuler
+from . import contact_forces, inverse, poses, rollout
+from .constraints import Constraints
+from .integrate import SemiImplicitEuler
+from .step import Scheme
+from .tables import Tables
 from .world import World, topology_table
 
 
@@ -27,7 +30,7 @@ class Form:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     integers: tuple[str, ...] = ()
-    integrates: bool = False  # takes the integrator and the step h
+    integrates: bool = False  # takes the scheme and the step h, and knows constraints
 
 
 FORMS = {
@@ -52,6 +55,14 @@ FORMS = {
         ("steps", "every", "truncate"),
         True,
     ),
+    "forces": Form(contact_forces.forces, ("q", "v", "controls", "wrenches"), ("out",), ("times",), True),
+    "forces_adjoint": Form(
+        contact_forces.forces_adjoint,
+        ("q", "v", "controls", "wrenches", "out_bar"),
+        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
+        ("times",),
+        True,
+    ),
     "forward": Form(inverse.forward, ("q", "v", "controls", "wrenches"), ("vdot",)),
     "forward_adjoint": Form(
         inverse.forward_adjoint,
@@ -68,11 +79,26 @@ FORMS = {
 
 
 @dataclass(frozen=True)
+class Constraining:
+    """What a kernel must know of the constraints it is made for, besides their tables.
+
+    kinds: the kinds of pairs that there are (places in PAIRS): others need not be compiled.
+    """
+
+    dim: int
+    directions: int
+    combine: str
+    bounces: bool
+    kinds: tuple[int, ...]
+
+
+@dataclass(frozen=True)
 class Variant:
     """Which of a form's kernels: what is absent, and where the constants come from."""
 
     form: str
-    integrator: Integrator | None = None
+    scheme: Scheme | None = None
+    constraining: Constraining | None = None
     wrenches: bool = False
     constants_bar: bool = False
     batched: bool = False  # constants per environment
@@ -87,30 +113,51 @@ class Variant:
         return names
 
 
-def make_kernel(variant: Variant, model: Any = None, varying: np.ndarray | None = None) -> Kernel:
-    """Rolled (without a model), or specialised to a model of which only the `varying` constants are read."""
-    form, absent = FORMS[variant.form], variant.absent()
+SIZES = ("nlink", "nq", "nv", "nu", "nconst")
+CONSTRAINT_SIZES = ("npair", "nslot", "nsingle")
+
+
+def make_kernel(
+    variant: Variant, model: Any = None, varying: np.ndarray | None = None, tables: Tables | None = None
+) -> Kernel:
+    """Rolled (without a model), or specialised to a model of which only the `varying` constants are read.
+
+    Constraints are read from tables in both: rows come and go with contacts, so there is no use in unrolling them.
+    """
+    form, absent, constraining = FORMS[variant.form], variant.absent(), variant.constraining
     rows = [Rows(name) for name in form.reads if name not in absent]
     rows += [Rows(name, writable=True) for name in form.writes if name not in absent]
     arguments: list[Any] = [*rows, *(Integer(name) for name in form.integers)]
     if form.integrates:
         arguments.append(Number("h"))
-    if model is None or (varying is not None and varying.any()):
+    if model is None or constraining or (varying is not None and varying.any()):
         arguments.append(Rows("constants") if variant.batched else Table("constants"))
+    if constraining:
+        arguments += [Ints("constraint_ints"), Table("constraint_floats")]
     if model is None:
-        arguments += [Ints("topology"), *(Integer(name) for name in ("nlink", "nq", "nv", "nu"))]
+        arguments += [Ints("topology"), *(Integer(name) for name in SIZES)]
+        if constraining:
+            arguments += [Integer(name) for name in CONSTRAINT_SIZES]
 
     def body(**a: Any) -> None:
+        array = a.pop("constants", None)
         if model is None:
-            world = World(*(a.pop(k) for k in ("nlink", "nq", "nv", "nu", "topology", "constants")))
+            sizes = {name: a.pop(name) for name in SIZES}
+            world = World(**sizes, topology=a.pop("topology"), constants=array)
         else:
-            constants = Known(model.constants, varying, a.pop("constants", None))
-            world = World(model.nlink, model.nq, model.nv, model.nu, Known(topology_table(model)), constants)
+            sizes = {name: getattr(model, name) for name in SIZES}
+            constants = Known(model.constants, varying, array)
+            world = World(**sizes, topology=Known(topology_table(model)), constants=constants)
             if varying is not None and "constants_bar" in a:
                 a["constants_bar"] = Masked(a["constants_bar"], varying)
+        if constraining:
+            known = None if tables is None else {"npair": model.npair, "nslot": tables.nslot, "nsingle": tables.nsingle}
+            counts = known or {name: a.pop(name) for name in CONSTRAINT_SIZES}
+            table = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
+            world.constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})
         if form.integrates:
-            a["integrator"] = variant.integrator or SemiImplicitEuler()
+            a["scheme"] = variant.scheme or Scheme(SemiImplicitEuler())
         form.function(world, **a)
 
     key = repr(variant)

@@ -8,7 +8,7 @@ from typing import Any
 from ..compiler import switch, workspace
 from . import spatial as sp
 from .joints import JOINTS, Joint
-from .spatial import ZERO3, Vec
+from .spatial import ZERO3, ZERO6, Vec
 from .world import World
 
 
@@ -23,6 +23,16 @@ class Frames:
         self.joint_velocity, self.drift = workspace(n * 6), workspace(n * 3)
         self.angular_velocity = workspace((n + 1) * 3)
         self.angular_velocity.put(0, ZERO3)
+
+    def at_rest(self, world: World) -> Frames:
+        """The same poses, without velocities."""
+        frames = Frames(world)
+        frames.R, frames.p, frames.S = self.R, self.p, self.S
+        for i in world.links():
+            frames.joint_velocity.put(i, ZERO6)
+            frames.drift.put(i, ZERO3)
+            frames.angular_velocity.put(i + 1, ZERO3)
+        return frames
 
     def pose(self, i: Any) -> tuple[Vec, Vec]:
         return self.R.get(i, 9), self.p.get(i, 3)

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import Masked, Scalar, is_finite, loop, memory, minimum, select, when, workspace
-from ..model import layout
-from .adjoint import bodies_adjoint, step_adjoint, zero
+from ..compiler import Scalar, is_finite, loop, memory, minimum, select, when, workspace
+from .adjoint import bodies_adjoint, step_adjoint
+from .arrays import add_to, copy, gradient_memory, local, zero
 from .bodies import body_moments
-from .integrate import Integrator
+from .contact_adjoint import all_constants
 from .spatial import BODY
-from .step import step
+from .step import Scheme, step
 from .world import World
 
-STATUS = 2  # numbers per step and environment: 1 if finite, how many motors were at a limit
+STATUS = {False: 2, True: 6}  # numbers of a step without and with constraints: 1 if finite, and what `step` returns
 
 
 def rollout(
-    world: World, integrator: Integrator, q: Any, v: Any, controls: Any, wrenches: Any,
+    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any,
     path_q: Any, path_v: Any, last_q: Any, last_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last."""
@@ -25,14 +25,16 @@ def rollout(
     start_q, start_v, q, v = q, v, memory(world.nq), memory(world.nv)
     copy(world.nq, start_q, q)
     copy(world.nv, start_v, v)
+    impulses = no_impulses(world)
     for s in loop(segments(steps, every)):
         path_q.row(s).prefetch(world.nq)  # a row lies far from the one before it
         path_v.row(s).prefetch(world.nv)
         for t in loop(segment_end(s, steps, every), start=s * every):
             controls.row(t + 1).prefetch(world.nu)
-            status.row(t).prefetch(STATUS)
-            clipped = step(world, bodies, integrator, q, v, local(world.nu, controls.row(t)), at_time(wrenches, t), h)
-            status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), clipped))
+            status.row(t).prefetch(STATUS[world.constraints is not None])
+            u = local(world.nu, controls.row(t))
+            numbers = step(world, bodies, scheme, q, v, u, at_time(wrenches, t), h, impulses)
+            status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), *numbers))
         copy(world.nq, q, path_q.row(s))
         copy(world.nv, v, path_v.row(s))
     copy(world.nq, q, last_q)
@@ -40,7 +42,7 @@ def rollout(
 
 
 def rollout_adjoint(
-    world: World, integrator: Integrator, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
+    world: World, scheme: Scheme, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
     path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any,
     wrenches_bar: Any, constants_bar: Any, steps: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
@@ -49,7 +51,7 @@ def rollout_adjoint(
     Row t of `path_q`, `path_v` is the state before step t, of their bars the one after it. The gradient does not pass
     back over states whose number is a multiple of `truncate`. Bars that nobody asks for are None.
     """
-    sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    sweep = BackwardSweep(world, scheme, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
     sweep.receive(last_q_bar, last_v_bar)
     for t in loop(steps, reverse=True):
         path_q.row(t - 1).prefetch(world.nq)
@@ -63,7 +65,7 @@ def rollout_adjoint(
 
 
 def checkpoint_adjoint(
-    world: World, integrator: Integrator, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
+    world: World, scheme: Scheme, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
     path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any,
     wrenches_bar: Any, constants_bar: Any, steps: Any, every: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
@@ -72,9 +74,10 @@ def checkpoint_adjoint(
     The states in between are computed again, a segment at a time.
     """
     nq, nv = world.nq, world.nv
-    sweep = BackwardSweep(world, integrator, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    sweep = BackwardSweep(world, scheme, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
     sweep.receive(last_q_bar, last_v_bar)
     q, v, states_q, states_v = memory(nq), memory(nv), memory(every * nq), memory(every * nv)
+    impulses = no_impulses(world)
     for s in loop(segments(steps, every), reverse=True):
         start, end = s * every, segment_end(s, steps, every)
         copy(nq, path_q.row(s), q)
@@ -82,7 +85,7 @@ def checkpoint_adjoint(
         copy(nq, q, states_q)
         copy(nv, v, states_v)
         for t in loop(end - 1, start=start):
-            step(world, sweep.bodies, integrator, q, v, controls.row(t), at_time(wrenches, t), h)
+            step(world, sweep.bodies, scheme, q, v, controls.row(t), at_time(wrenches, t), h, impulses)
             copy(nq, q, states_q.at((t + 1 - start) * nq))
             copy(nv, v, states_v.at((t + 1 - start) * nv))
         for t in loop(end, start=start, reverse=True):
@@ -97,10 +100,11 @@ class BackwardSweep:
     """The gradient with respect to the current state, on its way back in time, and the sums over time."""
 
     def __init__(
-        self, world: World, integrator: Integrator, controls: Any, wrenches: Any,
+        self, world: World, scheme: Scheme, controls: Any, wrenches: Any,
         controls_bar: Any, wrenches_bar: Any, constants_bar: Any, truncate: Any, h: Scalar,
     ) -> None:  # fmt: skip
-        self.world, self.integrator, self.truncate, self.h = world, integrator, truncate, h
+        self.world, self.scheme, self.truncate, self.h = world, scheme, truncate, h
+        self.impulses = no_impulses(world)
         self.controls, self.wrenches = controls, wrenches
         self.controls_bar, self.wrenches_bar = controls_bar, wrenches_bar
         self.bodies = body_moments(world)
@@ -109,9 +113,9 @@ class BackwardSweep:
         zero(world.nv, self.v_bar)
         self.constants_bar = self.moments_bar = None
         if constants_bar is not None:
-            self.constants_bar = gradient_memory(constants_bar, constants_size(world))
+            self.constants_bar = gradient_memory(constants_bar, world.nconst)
             self.moments_bar = memory((world.nlink + 1) * BODY)
-            zero(constants_size(world), self.constants_bar)
+            zero(world.nconst, all_constants(self.constants_bar))
             zero((world.nlink + 1) * BODY, self.moments_bar)
 
     def cut(self, number: Any, steps: Any) -> None:
@@ -125,8 +129,8 @@ class BackwardSweep:
         add_to(self.world.nq, q_bar, self.q_bar)
         add_to(self.world.nv, v_bar, self.v_bar)
 
-    def step(self, t: Any, q: Any, v: Any) -> None:
-        """Back over step t, which started from (q, v)."""
+    def step(self, t: Any, q: Any, v: Any, forces_bar: Any = None) -> None:
+        """Back over step t, which started from (q, v); forces_bar: with respect to its constraints' forces."""
         world = self.world
         controls_bar, wrenches_bar = workspace(world.nu), None
         zero(world.nu, controls_bar)
@@ -135,8 +139,8 @@ class BackwardSweep:
             zero(world.nlink * 6, wrenches_bar)
         q, v, controls = local(world.nq, q), local(world.nv, v), local(world.nu, self.controls.row(t))
         step_adjoint(
-            world, self.bodies, self.integrator, q, v, controls, at_time(self.wrenches, t), self.h,
-            self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar,
+            world, self.bodies, self.scheme, q, v, controls, at_time(self.wrenches, t), self.h, self.impulses,
+            self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar, forces_bar,
         )  # fmt: skip
         copy(world.nu, controls_bar, self.controls_bar.row(t))
         if self.wrenches_bar is not None:
@@ -145,9 +149,21 @@ class BackwardSweep:
     def finish(self, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
         copy(self.world.nq, self.q_bar, q_bar)
         copy(self.world.nv, self.v_bar, v_bar)
+        self.finish_constants(constants_bar)
+
+    def finish_constants(self, constants_bar: Any) -> None:
         if constants_bar is not None:
             bodies_adjoint(self.world, self.bodies, self.moments_bar, self.constants_bar)
-            copy(constants_size(self.world), self.constants_bar, constants_bar)
+            copy(self.world.nconst, self.constants_bar, constants_bar)
+
+
+def no_impulses(world: World) -> Any:
+    """Where the impulses of constraints are kept from step to step: a start for the solver."""
+    if world.constraints is None:
+        return None
+    impulses = memory(world.constraints.nimpulse)
+    zero(world.constraints.nimpulse, impulses)
+    return impulses
 
 
 def segments(steps: Any, every: Any) -> Any:
@@ -161,33 +177,6 @@ def segment_end(s: Any, steps: Any, every: Any) -> Any:
 
 def at_time(array: Any, t: Any) -> Any:
     return None if array is None else array.row(t)
-
-
-def constants_size(world: World) -> Any:
-    return layout.constants_size(world.nlink, world.nq, world.nu)
-
-
-def gradient_memory(constants_bar: Any, size: Any) -> Any:
-    """Where the gradient with respect to constants is summed up, for those that are wanted."""
-    total = memory(size)
-    return Masked(total, constants_bar.wanted) if isinstance(constants_bar, Masked) else total
-
-
-def copy(n: Any, source: Any, target: Any) -> None:
-    for k in loop(n):
-        target[k] = source[k]
-
-
-def local(n: Any, rows: Any) -> Any:
-    """A copy in the workspace: rows are read best as whole blocks."""
-    array = workspace(n)
-    copy(n, rows, array)
-    return array
-
-
-def add_to(n: Any, source: Any, target: Any) -> None:
-    for k in loop(n):
-        target[k] = target[k] + source[k]
 
 
 def all_finite(world: World, q: Any, v: Any) -> Any:

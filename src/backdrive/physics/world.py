@@ -6,16 +6,17 @@ they are Python numbers, loops over links unroll, and what is zero or one vanish
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..compiler import Scalar, loop
 from ..model import layout
+from .arrays import accumulate
 from .spatial import Vec
 
-TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs")  # a table of nlink integers each
+TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs", "root")  # a table of nlink integers each
 
 
 class Link(NamedTuple):
@@ -51,14 +52,17 @@ class Link(NamedTuple):
 
 
 class World:
-    """Sizes (ints or traced), the topology table and the vector of constants.
+    """Sizes (ints or traced), the topology table, the vector of constants, and what constrains the motion.
 
     Arrays over links have a first record for the world itself: link i stands at i + 1, so a parent of -1 is no case.
     """
 
-    def __init__(self, nlink: Any, nq: Any, nv: Any, nu: Any, topology: Any, constants: Any) -> None:
-        self.nlink, self.nq, self.nv, self.nu = nlink, nq, nv, nu
+    def __init__(
+        self, nlink: Any, nq: Any, nv: Any, nu: Any, nconst: Any, topology: Any, constants: Any, constraints: Any = None
+    ) -> None:
+        self.nlink, self.nq, self.nv, self.nu, self.nconst = nlink, nq, nv, nu, nconst
         self.topology, self.constants = topology, constants
+        self.constraints = constraints  # `constraints.Constraints`, or None: nothing touches, nothing is limited
 
     def links(self, reverse: bool = False) -> Iterator[Any]:
         """All links, parents before their children; or the reverse."""
@@ -85,6 +89,10 @@ class World:
     def dofs(self, i: Any) -> Any:
         return self._lookup("dofs", i)
 
+    def root(self, i: Any) -> Any:
+        """The record of the link that link i's tree starts with."""
+        return self._lookup("root", i) + 1
+
     def motor_position(self, m: Any) -> Any:
         return self.topology[self.nlink * len(TOPOLOGY) + m]
 
@@ -109,9 +117,18 @@ class World:
         return self.constants.at(layout.gravity_start(self.nlink, self.nq, self.nu)).get(0, 3)
 
 
+def accumulate_link(constants_bar: Any, i: Any, gradient: Sequence[Scalar]) -> None:
+    """Add the gradient with respect to a link's record; the rotation of its frame is no parameter."""
+    record = list(gradient[: layout.LINK])
+    record[layout.ROTATION : layout.ROTATION + 9] = [0.0] * 9
+    accumulate(constants_bar.at(i * layout.LINK), record)
+
+
 def topology_table(model: Any) -> np.ndarray:
     """The topology of a model as one vector of int64."""
     dofs = np.asarray(layout.NV)[model.kind]
-    return np.concatenate(
-        [model.parent, model.kind, model.qadr, model.vadr, dofs, model.motor_q, model.motor_v]
-    ).astype(np.int64)
+    root = np.arange(model.nlink)
+    for i, parent in enumerate(model.parent):
+        root[i] = root[parent] if parent >= 0 else i
+    tables = [model.parent, model.kind, model.qadr, model.vadr, dofs, root, model.motor_q, model.motor_v]
+    return np.concatenate(tables).astype(np.int64)

@@ -1,0 +1,65 @@
+"""The forces of contacts and other constraints along a rollout."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from .model import checks
+from .physics.contact import FORCE
+
+if TYPE_CHECKING:
+    from .simulator import Simulator
+
+
+class Contacts:
+    """Forces in every step of a rollout, differentiable.
+
+    pairs: [nslot] pairs of names of shapes; a pair that can touch at several points has several places (slots).
+    force: [T, B, nslot, dim], N, on the first shape of its pair, the mean over the step, in world axes; zero where
+    there is no contact. point: [T, B, nslot, dim], m, where it acts. Unbatched rollouts have no B.
+    """
+
+    def __init__(self, simulator: Simulator, numbers: Tensor) -> None:
+        model, tables = simulator.model, simulator._program.tables
+        assert tables is not None
+        self._model, self._dt = model, simulator.dt
+        forces, self._single = numbers.split([tables.nslot * FORCE, tables.nsingle], -1)
+        force, point = forces.unflatten(-1, (tables.nslot, FORCE)).split(3, -1)
+        self.force, self.point = force[..., : model.dim], point[..., : model.dim]
+        self._shapes = model.pairs[tables.pair_of_slot]
+        self.pairs = [(model.shape_names[a], model.shape_names[b]) for a, b in self._shapes.tolist()]
+
+    @property
+    def impulse(self) -> Tensor:
+        """force times the step: [T, B, nslot, dim], N s."""
+        return self.force * self._dt
+
+    def on(self, body: str) -> Tensor:
+        """The sum of all contact forces on a body, N: [T, B, dim]."""
+        link = int(self._model.body_link[self._model.body_index(body)])
+        ends = self._model.shape_link[self._shapes]
+        sign = (ends[:, 0] == link).astype(np.float64) - (ends[:, 1] == link)
+        return (self.force * torch.from_numpy(sign).to(self.force).unsqueeze(-1)).sum(-2)
+
+    def of(self, name: str) -> Tensor:
+        """The forces of a joint or constraint that are not contacts, N or N m: [T, B, k].
+
+        Of a constraint (or a joint that closes a loop, or any in maximal coordinates) its equations' forces; of a joint
+        that of its limit and of its friction, as far as it has them.
+        """
+        model = self._model
+        joint_of = dict(zip(model.joint_link.tolist(), model.joints, strict=True))
+        bounded = [joint_of[i] for i in (*model.friction_link.tolist(), *model.limit_link.tolist())]
+        names = [*model.equality_names, *bounded]
+        rows = [k for k, owner in enumerate(names) if owner == name]
+        if not rows:
+            raise ValueError(checks.unknown("constraint", name, names))
+        return self._single[..., rows]
+
+    def __repr__(self) -> str:
+        pressing = int((self.force.detach() != 0.0).any(-1).sum())
+        return f"Contacts({len(self.pairs)} places of {len(set(self.pairs))} pairs, {pressing} contacts press)"

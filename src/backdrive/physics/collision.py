@@ -1,0 +1,206 @@
+"""Who touches whom: every pair of shapes that may, at the current poses of their links."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from ..compiler import Scalar, any_lane, counters, leave, loop, maximum, memory, select, sqrt, vjp, when
+from ..model import layout
+from ..model.layout import ShapeKind
+from . import spatial as sp
+from .arrays import accumulate, split
+from .collision_planar import PAIRS_2D
+from .collision_round import PAIRS_ROUND
+from .collision_solid import PAIRS_SOLID
+from .solids import Hull, Pair, Solid, Touch
+from .spatial import Vec
+
+PAIRS: dict[int, dict[tuple[ShapeKind, ShapeKind], Pair]] = {2: PAIRS_2D, 3: {**PAIRS_ROUND, **PAIRS_SOLID}}
+
+MARGIN = 0.1  # contacts count from a gap of so much of the smaller shape's size; wider for what approaches fast
+TOUCH = 8  # gap, point, normal; 1 where the contact counts
+
+
+def place_solid(kind: ShapeKind, record: Vec, place: Vec) -> Solid:
+    """A shape of a link, in the world."""
+    size, at = record[layout.SIZE : layout.SIZE + 3], record[layout.PLACE : layout.PLACE + 3]
+    if kind == ShapeKind.PLANE:
+        return Solid(at, sp.IDENTITY, size)
+    W, x = place[:9], place[9:12]
+    return Solid(sp.rotate(W, at, x), sp.matmul(W, record[layout.TURN : layout.TURN + 9]), size)
+
+
+def extent(kind: ShapeKind, size: Vec, hull_radius: Scalar) -> Scalar:
+    """The radius of a ball about the shape's origin that contains it."""
+    if kind == ShapeKind.SPHERE:
+        return size[0]
+    if kind == ShapeKind.CAPSULE:
+        return size[0] + 0.5 * size[1]
+    if kind == ShapeKind.CYLINDER:
+        return size[0] + 0.5 * size[1]
+    return maximum(maximum(size[0], size[1]), size[2]) * hull_radius
+
+
+class Contacts:
+    """Contacts that count in at least one lane: `count` of them, with their slots and pairs; touches [nslot, TOUCH].
+
+    `meetings`: the pairs that have contacts, `meeting_count` of them, in the order of their kinds.
+    """
+
+    def __init__(self, constraints: Any) -> None:
+        self.touches = memory(constraints.nslot * TOUCH)
+        self.count, self.slots, self.pairs = counters(1), counters(constraints.nslot), counters(constraints.nslot)
+        self.meeting_count, self.meetings = counters(1), counters(constraints.npair)
+        self.count[0], self.meeting_count[0] = 0, 0
+        self.features: dict[int, tuple[Any, int]] = {}  # of pairs, for kinds that search: array, width
+
+    def meet(self, pair: Any) -> None:
+        k = self.meeting_count[0]
+        self.meetings[k] = pair
+        self.meeting_count[0] = k + 1
+
+    def add(self, slot: Any, pair: Any) -> None:
+        k = self.count[0]
+        self.slots[k] = slot
+        self.pairs[k] = pair
+        self.count[0] = k + 1
+
+
+class Meeting:
+    """Two shapes of a pair, placed in the world."""
+
+    def __init__(self, constraints: Any, kinds: tuple[ShapeKind, ShapeKind], p: Any, poses: Any, width: int) -> None:
+        self.a, self.b, self.support = constraints.pair(p)
+        self.kinds, self.constraints = kinds, constraints
+        self.records = tuple(constraints.shape_record(shape) for shape in (self.a, self.b))
+        ends = (self.support.a, self.support.b)
+        self.poses = tuple(poses.get(link, width) for link in ends)
+        self.solids = tuple(place_solid(*x) for x in zip(kinds, self.records, self.poses, strict=True))
+
+    def extents(self) -> list[Scalar]:
+        """Radii of balls that contain the shapes (no plane)."""
+        shapes = zip(self.kinds, (self.a, self.b), self.solids, strict=True)
+        radius = self.constraints.hull_radius
+        return [extent(kind, solid.size, radius(i)) for kind, i, solid in shapes if kind != ShapeKind.PLANE]
+
+    def hull(self, shape: Any) -> Hull:
+        floats = self.constraints.floats
+        _, *tables = self.constraints.shape(shape)
+        vertex, nvertex, face, nface, edge, nedge = tables
+        return Hull(nvertex, floats.at(vertex), nface, floats.at(face), nedge, floats.at(edge))
+
+    def features(self, pair: Pair) -> Vec:
+        if pair.search is None:
+            return ()
+        a, b = self.solids
+        return tuple(pair.search(a, b, self.hull(self.a), self.hull(self.b)))
+
+    def apart(self, extents: list[Scalar]) -> Scalar:
+        """A lower bound of the distance."""
+        a, b = self.solids
+        if self.kinds[1] == ShapeKind.PLANE:
+            return sp.dot(b.center, a.center) - b.size[0] - extents[0]
+        between = sp.sub(a.center, b.center)
+        return sqrt(sp.dot(between, between)) - extents[0] - extents[1]
+
+    def velocity(self, end: int, point: Vec) -> Vec:
+        """Of a point of one of the two links."""
+        pose = self.poses[end]
+        return sp.cross(pose[12:15], sp.sub(point, pose[9:12]), pose[15:18])
+
+    def fastest(self, extents: list[Scalar]) -> Scalar:
+        """A bound of the speed at which any two points of the shapes approach each other."""
+        velocities = [self.velocity(end, self.solids[end].center) for end in range(len(extents))]
+        u = sp.sub(*velocities) if len(extents) == 2 else velocities[0]
+        speed = sqrt(sp.dot(u, u))
+        for pose, radius in zip(self.poses, extents, strict=False):
+            speed = speed + radius * sqrt(sp.dot(pose[12:15], pose[12:15]))
+        return speed
+
+    def closing(self, touch: Touch) -> Scalar:
+        """The speed at which the surfaces approach each other at a contact (negative: they part)."""
+        return sp.dot(touch.normal, sp.sub(self.velocity(1, touch.point), self.velocity(0, touch.point)))
+
+
+def find_contacts(constraints: Any, poses: Any, width: int, h: Scalar) -> Contacts:
+    """All contacts that may matter within the time h; poses: over links, with twists (`width` numbers each)."""
+    contacts = Contacts(constraints)
+    pairs = sorted(PAIRS[constraints.dim].items())
+    for number in constraints.kinds:
+        kinds, pair = pairs[number]
+        first, end, slot = constraints.group(number)
+        for p in loop(end, start=first):
+            meeting = Meeting(constraints, kinds, p, poses, width)
+            extents = meeting.extents()
+            margin = MARGIN * constraints.pair_size(p)
+
+            def keep(meeting: Meeting = meeting, margin: Scalar = margin, at: Any = slot + (p - first) * pair.slots,
+                     pair: Pair = pair, p: Any = p, number: int = number) -> None:  # fmt: skip
+                features = meeting.features(pair)
+                if pair.search is not None:
+                    if number not in contacts.features:
+                        contacts.features[number] = (memory(constraints.npair * len(features)), len(features))
+                    contacts.features[number][0].put(p, features)
+                a, b = meeting.solids
+                touches = pair.contacts(a, b, features)
+                ons = [touch.gap < margin + h * maximum(meeting.closing(touch), 0.0) for touch in touches]
+                for k, (touch, on) in enumerate(zip(touches, ons, strict=True)):
+                    contacts.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, select(on, 1.0, 0.0)))
+                for _ in when(any_lane(functools.reduce(operator.or_, ons))):
+                    contacts.meet(p)
+                    for k, on in enumerate(ons):
+                        for _ in when(any_lane(on)):
+                            contacts.add(at + k, p)
+
+            if pair.search is None:
+                keep()
+                continue
+            reach = margin + h * meeting.fastest(extents)
+            for _ in when(any_lane(meeting.apart(extents) < reach)):
+                keep()
+    return contacts
+
+
+def contacts_adjoint(
+    constraints: Any, contacts: Contacts, poses: Any, width: int, touch_bars: Any, bars: Any, constants_bar: Any
+) -> None:
+    """Add what the gradients with respect to gaps, points and normals say of poses and shapes.
+
+    touch_bars: [nslot, TOUCH - 1], of the contacts that count. constants_bar: or None.
+    """
+    pairs, done = sorted(PAIRS[constraints.dim].items()), counters(1)
+    done[0] = 0
+    for number in constraints.kinds:
+        kinds, pair = pairs[number]
+        first, end, slot = constraints.group(number)
+        for m in loop(contacts.meeting_count[0], start=done[0]):
+            p = contacts.meetings[m]
+            if leave(p >= end):  # the next kind
+                break
+            done[0] = m + 1
+            meeting = Meeting(constraints, kinds, p, poses, width)
+            array, size = contacts.features.get(number, (None, 0))
+            features = array.get(p, size) if array is not None else ()
+            at = slot + (p - first) * pair.slots
+            seeds = []
+            for k in range(pair.slots):
+                on = contacts.touches.at((at + k) * TOUCH)[TOUCH - 1] > 0.5
+                seeds += [select(on, x, 0.0) for x in touch_bars.get(at + k, TOUCH - 1)]
+
+            def touches(*x: Scalar, kinds: Any = kinds, pair: Pair = pair, features: Vec = features) -> list[Scalar]:
+                a, b, record_a, record_b = split(x, 12, 12, layout.SHAPE, layout.SHAPE)
+                solids = (place_solid(kinds[0], record_a, a), place_solid(kinds[1], record_b, b))
+                found = pair.contacts(*solids, features)
+                return [y for touch in found for y in (touch.gap, *touch.point, *touch.normal)]
+
+            inputs = (*meeting.poses[0][:12], *meeting.poses[1][:12], *meeting.records[0], *meeting.records[1])
+            _, gradient = vjp(touches, inputs, seeds)
+            a_bar, b_bar, *record_bars = split(gradient, 12, 12, layout.SHAPE, layout.SHAPE)
+            accumulate(bars.at(meeting.support.a * width), a_bar)
+            accumulate(bars.at(meeting.support.b * width), b_bar)
+            if constants_bar is not None:
+                start = constraints.head("shape_constants")
+                for shape, record_bar in zip((meeting.a, meeting.b), record_bars, strict=True):
+                    accumulate(constants_bar.at(start + shape * layout.SHAPE), record_bar)

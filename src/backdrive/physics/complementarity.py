@@ -1,0 +1,102 @@
+"""What both solvers of a `System` share: its residual, and its exact solution once it is known which bounds hold.
+
+A row is free (its speed is zero), at its lower bound (separating; sliding backwards) or at its upper bound. Given these
+modes the impulses solve a linear system B λ = c. The modes follow from the impulses of any solver, and so does the
+derivative of its solution (`contact_adjoint`): Bᵀ y = λ̄.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiler import Scalar, absolute, carry, clip, loop, maximum, memory, select, while_any
+from .linear import factor_lu, multiply, solve_lu
+from .system import System
+
+
+def bounds(system: System, impulse: Any, r: Any) -> tuple[Scalar, Scalar]:
+    """Of row r, for the current impulse of its normal."""
+    most = system.mu[r] * impulse[system.normal[r]]
+    return system.low[r] - most, system.high[r] + most
+
+
+def diagonal(system: System, r: Any) -> Scalar:
+    return system.W.at(r * system.count)[r] + system.extra[r]
+
+
+def speeds_after(system: System, impulse: Any, speed: Any) -> None:
+    """speed = W λ + extra λ + b"""
+    n = system.count
+    for r in loop(n):
+        speed[r] = system.b[r] + system.extra[r] * impulse[r]
+    multiply(system.W, n, impulse, speed)
+
+
+def residual(system: System, impulse: Any, speed: Any) -> Scalar:
+    """The largest violation of the conditions, as a speed (m/s, rad/s), relative to 1 + the largest speed in b."""
+    speeds_after(system, impulse, speed)
+    worst = carry(1)
+    worst[0] = 0.0
+    for r in loop(system.count):
+        d = diagonal(system, r)
+        low, high = bounds(system, impulse, r)
+        x = impulse[r]
+        # In the order of maximum(): a NaN is kept.
+        worst[0] = maximum(worst[0], absolute(x - clip(x - speed[r] / d, low, high)) * d)
+    return worst[0] * system.unit[0]
+
+
+def modes(system: System, impulse: Any, speed: Any, mode: Any) -> None:
+    """mode [n]: -1 at the lower bound, 1 at the upper, 0 free; where a projected step from the impulses leads to."""
+    for r in loop(system.count):
+        low, high = bounds(system, impulse, r)
+        x = impulse[r] - speed[r] / diagonal(system, r)
+        mode[r] = select(x <= low, -1.0, select(x >= high, 1.0, 0.0))
+
+
+def mode_matrix(system: System, mode: Any) -> None:
+    """B: free rows of W, and λ ± μ λₙ = bound where a bound holds; factored in place."""
+    n, B = system.count, system.B
+    for r in loop(n):
+        free = mode[r] == 0.0
+        source, row = system.W.at(r * n), B.at(r * n)
+        for c in loop(n):
+            row[c] = select(free, source[c], 0.0)
+        row[r] = select(free, source[r] + system.extra[r], 1.0)
+        normal = system.normal[r]
+        row[normal] = row[normal] - mode[r] * system.mu[r]
+    factor_lu(B, n)
+
+
+def solve_modes(system: System, mode: Any, impulse: Any) -> None:
+    """The impulses for these modes."""
+    mode_matrix(system, mode)
+    for r in loop(system.count):
+        bound = select(mode[r] < 0.0, system.low[r], system.high[r])
+        impulse[r] = select(mode[r] == 0.0, -system.b[r], bound)
+    solve_lu(system.B, system.count, impulse)
+
+
+def refine(
+    system: System, impulse: Any, speed: Any, trial: Any, mode: Any, error: Any, tolerance: float, iterations: int
+) -> None:
+    """Newton's method on the modes, in lanes whose error[0] (the residual) is above the tolerance.
+
+    The modes of the impulses give other impulses, whose modes give the next ones: a few iterations end at the solution
+    if they start near it. What is better than `impulse` replaces it. speed: of the impulses; overwritten.
+    """
+    n = system.count
+    going = memory(1)
+    going[0] = error[0]
+    for r in loop(n):
+        trial[r] = impulse[r]
+    for _ in while_any(lambda: going[0] > tolerance, iterations):
+        modes(system, trial, speed, mode)
+        solve_modes(system, mode, trial)
+        now = residual(system, trial, speed)
+        active = going[0] > tolerance
+        better = active & (now < error[0])
+        for r in loop(n):
+            impulse[r] = select(better, trial[r], impulse[r])
+        error[0] = select(better, now, error[0])
+        going[0] = select(active, now, going[0])

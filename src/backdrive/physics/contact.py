@@ -1,0 +1,407 @@
+"""The constrained part of a step: from the velocities v* of free motion to those that respect all constraints.
+
+v⁺ = v* + A⁻¹ Jᵀ λ          λ solves the `System`                                  A = M + h D
+q⁺ = q ⊕ h (v⁺ + p)         p = A⁻¹ Jᵀ π moves out of penetrations and closes loops, and is forgotten:
+                            positions are corrected without giving speed, so no energy comes of it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ..compiler import (
+    Scalar,
+    absolute,
+    any_lane,
+    carry,
+    counters,
+    is_constant,
+    loop,
+    maximum,
+    memory,
+    minimum,
+    select,
+    to_float,
+    when,
+    workspace,
+)
+from ..model import layout
+from ..model.layout import EqualityKind, Kind
+from . import spatial as sp
+from .arrays import copy, local, zero
+from .collision import TOUCH, Contacts, find_contacts
+from .complementarity import bounds
+from .constraints import (
+    Constraints,
+    Row,
+    contact_rows,
+    equality_row,
+    friction_share,
+    joint_row,
+    material,
+    row_speed,
+)  # fmt: skip
+from .dynamics import Dynamics, expand
+from .gauss_seidel import ProjectedGaussSeidel, solve_gauss_seidel
+from .interior_point import InteriorPoint, solve_interior_point
+from .kinematics import turn
+from .linear import TILE, factor_lu, solve_lu
+from .poses import link_poses, pose_size
+from .solids import Touch
+from .spatial import Vec
+from .system import INFINITE, Mobility, System
+from .world import World
+
+Solver = InteriorPoint | ProjectedGaussSeidel
+
+SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like a gap: by velocities
+LIMIT_SLOP = 1e-4  # rad or m, likewise
+LIMIT_MARGIN = 0.05  # limits count from so close on, rad or m; wider for what approaches fast
+ABOUT = 1e-6  # so close to a bound, relative to it, an impulse is at it
+REGULARISATION = 1e-8  # of the inverse mass: which of several contacts of one face carries how much is then defined
+
+
+@dataclass(frozen=True)
+class Stepping:
+    """How constraints are treated: the solver, and the speed (m/s) from which on contacts bounce."""
+
+    solver: Solver
+    bounce_threshold: float = 0.05
+
+
+@dataclass(frozen=True)
+class Times:
+    """h: of the whole step, for which forces act; left: for which positions still move with the new velocities."""
+
+    h: Scalar
+    left: Scalar
+
+
+FORCE = 6  # of every slot: force (N, on the first shape of its pair) and the point it acts at (m), in world axes
+
+
+class Constrained:
+    """A step's constraints and what came of them; its adjoint reads it.
+
+    after, move [nv]: v⁺ and v⁺ + p. caused: accelerations of the links times h, over links. corrected: 1 if p is not
+    zero in some lane.
+    """
+
+    q: Any = None  # that rolled loops can read
+    contacts: Contacts
+    limits: Any  # which limits count: a list of their numbers
+    limit_count: Any
+    first_limit: Any  # their first row
+    first_contact: Any
+    system: System
+    correction: Any  # π [n]
+    corrected: Any
+    after: Any
+    move: Any
+    caused: Any = None
+    pseudo: Any  # p [nv], where positions are corrected
+    pseudo_caused: Any = None  # over links
+    residual: Scalar
+    touching: Scalar  # contacts that press
+    depth: Scalar  # the deepest penetration, m
+    modes: Scalar  # a number that changes when a row changes its mode
+
+
+def constrain(
+    world: World, stepping: Stepping, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: Any,
+    adjoint: bool,
+) -> Constrained:  # fmt: skip
+    """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
+
+    `adjoint`: what only the adjoint reads is wanted, too.
+    """
+    constraints, solver, nv = world.constraints, stepping.solver, world.nv
+    outcome = Constrained()
+    if not is_constant(constraints.nsingle, 0):
+        outcome.q = memory(world.nq)
+        copy(world.nq, q, outcome.q)
+    velocities = [free, v] if constraints.bounces else [free]
+    width = pose_size(len(velocities))
+    poses = link_poses(world, q, *velocities, indexed=True)
+    mobility = Mobility(world, dynamics.frames, dynamics.factors, poses, width, constraints.dim)
+    system = outcome.system = System(constraints, nv)
+    outcome.contacts = find_contacts(constraints, poses, width, times.left)
+    builder = Builder(constraints, stepping, system, mobility, poses, width, times)
+    outcome.limit_count = None
+    if not is_constant(constraints.nsingle, 0):
+        builder.equalities()
+        builder.joint_frictions()
+        outcome.first_limit = system.count
+        outcome.limits, outcome.limit_count = builder.limits(outcome.q)
+    outcome.first_contact = system.count
+    builder.contacts(outcome.contacts)
+    outcome.after, outcome.move, outcome.pseudo = memory(nv), memory(nv), memory(nv)
+    copy(nv, free, outcome.after)
+    if adjoint:
+        outcome.caused, outcome.pseudo_caused = (memory((world.nlink + 1) * 6) for _ in range(2))
+        zero((world.nlink + 1) * 6, outcome.caused)
+        outcome.pseudo_caused.put(0, sp.ZERO6)
+    numbers = memory(4)
+    zero(4, numbers)
+    outcome.corrected, outcome.correction = counters(1), memory(constraints.nimpulse + TILE)
+    outcome.corrected[0] = 0
+    for _ in when(system.count > 0):
+        system.recall(impulses)
+        rows = system.count
+        system.close()
+        system.couple()
+        if isinstance(solver, InteriorPoint):
+            numbers[0] = solve_interior_point(system, solver)
+        else:
+            numbers[0] = solve_gauss_seidel(system, solver)
+        zero_impulses(constraints, impulses)
+        for r in loop(rows):
+            impulses[system.place[r]] = system.impulse[r]
+        apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
+        numbers[1], numbers[2] = builder.touching(outcome.contacts, outcome.first_contact)
+        numbers[3] = mode_number(system, rows, constraints.bounces)
+    copy(nv, outcome.after, outcome.move)
+    for _ in when(system.count > 0):
+        worst = carry(1)
+        worst[0] = 0.0
+        for r in loop(system.count):
+            worst[0] = maximum(worst[0], absolute(system.violation[r]))
+        # Equations need it also where they are not violated: their derivative is not zero.
+        for _ in when(any_lane(worst[0] > 0.0) | (constraints.head("nequality") > 0)):
+            outcome.corrected[0] = 1
+            correct(system, solver.erp / times.left, outcome.correction)
+            zero(nv, outcome.pseudo)
+            apply(world, dynamics, q, system, outcome.correction, outcome.pseudo, outcome.pseudo_caused)
+            for k in loop(nv):
+                outcome.move[k] = outcome.move[k] + outcome.pseudo[k]
+    outcome.residual, outcome.touching, outcome.depth, outcome.modes = (numbers[k] for k in range(4))
+    return outcome
+
+
+def mode_number(system: System, rows: Any, bounces: bool) -> Scalar:
+    """A sum over the rows: of their modes, whether they have penetrated, and whether they bounce, times their place."""
+    total = carry(1)
+    total[0] = 0.0
+    for r in loop(rows):
+        low, high = bounds(system, system.impulse, r)
+        x = system.impulse[r]
+        code = select(x <= low + ABOUT * absolute(low), 0.0, select(x >= high - ABOUT * high, 2.0, 1.0))
+        code = code + select(system.violation[r] < 0.0, 3.0, 0.0)
+        if bounces:
+            code = code + 6.0 * system.hits[r]
+        total[0] = total[0] + code * to_float(system.place[r] + 1)
+    return total[0]
+
+
+def zero_impulses(constraints: Constraints, impulses: Any) -> None:
+    for k in loop(constraints.nimpulse):
+        impulses[k] = 0.0
+
+
+def apply(world: World, dynamics: Dynamics, q: Any, system: System, impulse: Any, velocity: Any, caused: Any) -> None:
+    """velocity += A⁻¹ Jᵀ λ, and the motions of the links that this is (over links) to `caused`, if that is not None."""
+    reduced, change = memory(world.nv), workspace(world.nv)
+    system.effect(impulse, reduced)
+    z = local(world.nv, reduced)
+    motions = expand(world, dynamics.frames, dynamics.factors, z)
+    turn(world, q, z, change, back=True)
+    for k in loop(world.nv):
+        velocity[k] = velocity[k] + change[k]
+    if caused is not None:
+        for i in world.links():
+            caused.put(i + 1, motions.get(i + 1, 6))
+
+
+def write_forces(constraints: Constraints, outcome: Constrained, h: Scalar, forces: Any) -> None:
+    """FORCE numbers of every contact's slot (zeros where there is none), then the forces λ / h of all single rows."""
+    zero(constraints.nslot * FORCE + constraints.nsingle, forces)
+    system, block = outcome.system, constraints.block
+    for c in loop(outcome.contacts.count[0]):
+        slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
+        touch, on = split_touch(outcome.contacts.touches.get(slot, TOUCH))
+        surface = constraints.pair_surface(outcome.contacts.pairs[c])
+        rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
+        force = sp.ZERO3
+        for k, row in enumerate(rows):
+            force = sp.add(force, sp.scale(system.impulse[first + k] / h, row.force))
+        forces.put(slot, [select(on, x, 0.0) for x in (*force, *rows[0].point)])
+    if outcome.limit_count is not None:
+        singles = forces.at(constraints.nslot * FORCE)
+        for r in loop(outcome.first_contact):
+            singles[system.place[r]] = system.impulse[r] / h
+
+
+def corrects(system: System, r: Any) -> Any:
+    """Whether row r takes part in correcting positions (mask): equations, and what has penetrated."""
+    equation = (system.low[r] <= -INFINITE) & (system.high[r] >= INFINITE)
+    return equation | (system.violation[r] < 0.0)
+
+
+def correction_matrix(system: System) -> None:
+    """W of the rows that correct positions, factored, in B."""
+    n, B = system.count, system.B
+    for r in loop(n):
+        row, source = B.at(r * n), system.W.at(r * n)
+        counts = corrects(system, r)
+        for c in loop(n):
+            row[c] = select(counts & corrects(system, c), source[c], 0.0)
+        row[r] = row[r] + select(counts, system.extra[r], 1.0)
+    factor_lu(B, n)
+
+
+def correct(system: System, rate: Scalar, correction: Any) -> None:
+    """π with J A⁻¹ Jᵀ π = -rate · violation on these rows."""
+    correction_matrix(system)
+    for r in loop(system.count):
+        correction[r] = select(corrects(system, r), -rate * system.violation[r], 0.0)
+    solve_lu(system.B, system.count, correction)
+
+
+# ------------------------------------------------------------------------------------------ rows
+
+
+def split_touch(record: Vec) -> tuple[Touch, Any]:
+    """A record of TOUCH numbers: the contact, and where it counts (mask)."""
+    return Touch(record[0], tuple(record[1:4]), tuple(record[4:7])), record[7] > 0.5
+
+
+def gap_bias(gap: Scalar, slop: Scalar, left: Scalar) -> Scalar:
+    """What is added to the speed at which a gap opens: gap / left, so that it may just close.
+
+    A penetration up to `slop` is treated alike: what rests lies at a gap of about zero, and must not lie on a kink.
+    What is deeper is left to the correction of positions (`violation`).
+    """
+    return maximum(gap, -slop) / left
+
+
+def violation(gap: Scalar, slop: Scalar) -> Scalar:
+    return minimum(gap + slop, 0.0)
+
+
+def contact_bias(gap: Scalar, slop: Scalar, restitution: Scalar, before: Scalar, hits: Any, left: Scalar) -> Scalar:
+    """`gap_bias`; where a contact bounces (mask `hits`) e v⁻, with v⁻ = `before`, the normal speed before the step."""
+    return select(hits, restitution * before, gap_bias(gap, slop, left))
+
+
+class Builder:
+    """Puts the rows of all constraints into a system."""
+
+    def __init__(
+        self, constraints: Constraints, stepping: Stepping, system: System, mobility: Mobility, poses: Any, width: int,
+        times: Times,
+    ) -> None:  # fmt: skip
+        self.constraints, self.stepping, self.system, self.times = constraints, stepping, system, times
+        self.mobility, self.poses, self.width = mobility, poses, width
+
+    def _add(self, support: Any, rows: list[Row], on: list[Any], place: Any, **numbers: Any) -> None:
+        self.system.add(self.mobility, self.poses, self.width, support, rows, on, place, **numbers)
+
+    def _speed(self, row: Row, support: Any, velocity: int = 0) -> Scalar:
+        """J v, for the velocities that the poses have twists of."""
+        at = 12 + 6 * velocity
+        a, b = (self.poses.get(link, self.width) for link in (support.a, support.b))
+        return row_speed(row, a, a[at : at + 6]) - row_speed(row, b, b[at : at + 6])
+
+    def _extra(self, support: Any, angular: Any = 0, softness: Scalar = 0.0) -> Scalar:
+        scale = self.constraints.inverse_mass(support, angular)
+        return REGULARISATION * scale + (softness + self.stepping.solver.cfm)
+
+    def equalities(self) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nequality")):
+            kind, support = constraints.equality(i)
+            record = constraints.equality_record(i)
+            for each in EqualityKind:
+                for _ in when(kind == int(each)):
+                    places = [self.poses.get(link, self.width)[:12] for link in (support.a, support.b)]
+                    row, error = equality_row(each, record, *places)
+                    self._add(
+                        support, [row], [True], i, speeds=[self._speed(row, support)],
+                        extra=[self._extra(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE], high=[INFINITE],
+                        mu=[0.0], violation=error,
+                    )  # fmt: skip
+
+    def _joint(self, name: str, i: Any) -> tuple[Row, Any, Any, Scalar]:
+        """Row, coordinate in q, support and regularisation of a limit or joint friction."""
+        link, at, kind, support = self.constraints.joint(name, i)
+        row = joint_row(kind, self.constraints.joint_link(link), self.poses.get(link, self.width)[:12])
+        return row, at, support, self._extra(support, int(Kind.SLIDER) - kind)
+
+    def joint_frictions(self) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nfriction")):
+            row, _, support, extra = self._joint("friction", i)
+            most = self.times.h * constraints.joint_friction(i)
+            self._add(
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[self._speed(row, support)],
+                extra=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
+            )  # fmt: skip
+
+    def limits(self, q: Any) -> tuple[Any, Any]:
+        """Rows of the joints that are close to a limit in some lane; their numbers and count."""
+        constraints = self.constraints
+        numbers, count = counters(constraints.nsingle), counters(1)
+        count[0] = 0
+        place = constraints.head("nequality") + constraints.head("nfriction")
+        for i in loop(constraints.head("nlimit")):
+            row, at, support, extra = self._joint("limit", i)
+            sign, gap = nearest_limit(constraints.limit_record(i), q[at])
+            row = signed(row, sign)
+            speed = self._speed(row, support)
+            on = gap < LIMIT_MARGIN + self.times.left * maximum(-speed, 0.0)
+            for _ in when(any_lane(on)):
+                numbers[count[0]] = i
+                count[0] = count[0] + 1
+                self._add(
+                    support, [row], [on], place + i, speeds=[speed + gap_bias(gap, LIMIT_SLOP, self.times.left)],
+                    extra=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                )  # fmt: skip
+        return numbers, count
+
+    def contacts(self, contacts: Contacts) -> None:
+        constraints, times = self.constraints, self.times
+        m = constraints.directions
+        for c in loop(contacts.count[0]):
+            slot, p = contacts.slots[c], contacts.pairs[c]
+            touch, on = split_touch(contacts.touches.get(slot, TOUCH))
+            a, b, support = constraints.pair(p)
+            stuff = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
+            rows = contact_rows(touch, constraints.pair_surface(p), constraints.dim, m)
+            speeds = [self._speed(row, support) for row in rows]
+            before, hits = 0.0, False
+            if constraints.bounces:
+                before = self._speed(rows[0], support, 1)
+                meets = touch.gap + times.left * speeds[0] < 0.0
+                hits = meets & (before < -self.stepping.bounce_threshold) & (stuff.restitution > 0.0)
+            slop = SLOP * constraints.pair_size(p)
+            bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, times.left)
+            mu = friction_share(constraints.dim, m) * stuff.friction
+            rough = on & (mu > 0.0)
+            extra = self._extra(support, softness=stuff.softness)
+            self._add(
+                support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
+                speeds=[speeds[0] + bias, *speeds[1:]], extra=[extra] * (1 + m), low=[0.0] * (1 + m),
+                high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m], violation=violation(touch.gap, slop), hits=hits,
+            )  # fmt: skip
+
+    def touching(self, contacts: Contacts, first: Any) -> tuple[Scalar, Scalar]:
+        """How many contacts press, and the deepest penetration."""
+        numbers = carry(2)
+        numbers[0], numbers[1] = 0.0, 0.0
+        for c in loop(contacts.count[0]):
+            numbers[0] = numbers[0] + select(self.system.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
+            gap = contacts.touches.get(contacts.slots[c], TOUCH)[0]
+            numbers[1] = maximum(numbers[1], -gap)
+        return numbers[0], numbers[1]
+
+
+def nearest_limit(record: Vec, q: Scalar) -> tuple[Scalar, Scalar]:
+    """1 if the lower limit is nearer, -1 if the upper is; and the distance to it."""
+    below, above = q - record[layout.LOW], record[layout.HIGH] - q
+    lower = below < above
+    return select(lower, 1.0, -1.0), select(lower, below, above)
+
+
+def signed(row: Row, sign: Scalar) -> Row:
+    return Row(row.point, sp.scale(sign, row.couple), sp.scale(sign, row.force))

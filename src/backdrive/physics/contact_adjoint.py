@@ -1,0 +1,337 @@
+"""The adjoint of the constrained part of a step (`contact`), by implicit differentiation at its solution.
+
+With A (v⁺ - v*) = Jᵀ λ, and the rows of λ in their modes, B λ = c (`complementarity`): if the loss has the gradient w
+with respect to v⁺, then  Bᵀ y = J A⁻¹ w,  and with the virtual motion  n = A⁻¹ (w - Jᵀ y)  its gradient with respect
+to whatever J, the gaps and the materials depend on is that of
+
+    λ · J n - y · (J v⁺ + bias + softness λ)          (rows at a bound: + y · bound instead)
+
+for fixed λ, y, n, v⁺; that of M and τ follows from n as without constraints (`adjoint`). The correction of positions is
+linear on its rows, and has an adjoint of the same form. Both are sums over rows, of functions of the poses and twists
+of two links and of the constants of a constraint: `RowPower`.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any, NamedTuple
+
+from ..compiler import Masked, Scalar, loop, memory, select, vjp, when, workspace
+from ..model import layout
+from ..model.layout import EqualityKind
+from . import spatial as sp
+from .arrays import accumulate, add_to, split, zero
+from .collision import TOUCH, contacts_adjoint
+from .complementarity import mode_matrix, modes, speeds_after
+from .constraints import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
+from .contact import (
+    FORCE,
+    LIMIT_SLOP,
+    SLOP,
+    Constrained,
+    Stepping,
+    Times,
+    contact_bias,
+    correction_matrix,
+    corrects,
+    gap_bias,
+    nearest_limit,
+    signed,
+    split_touch,
+)  # fmt: skip
+from .dynamics import Dynamics, expand, reduce
+from .kinematics import turn
+from .linear import TILE, solve_lu_transposed
+from .poses import link_poses, link_poses_adjoint, pose_size
+from .solids import Touch
+from .spatial import Vec
+from .world import World
+
+
+class RowNumbers(NamedTuple):
+    """λ; y if the row is free, else zero; ± y if it is at its upper or lower bound."""
+
+    impulse: Scalar
+    free: Scalar
+    bound: Scalar
+
+
+class ContactNumbers(NamedTuple):
+    rows: list[RowNumbers]
+    on: Any  # mask: the contact counts
+    hits: Any  # mask: it bounces
+    surface: Scalar
+    slop: Scalar
+    force_bar: Vec | None
+
+
+def all_constants(constants_bar: Any) -> Any:
+    """The whole array, which rolled loops can write, of one of which only some elements are wanted."""
+    return constants_bar.array if isinstance(constants_bar, Masked) else constants_bar
+
+
+class RowPower:
+    """Adds the gradient of `scale` times the sum over all rows (see above) to poses, coordinates and constants.
+
+    poses: over links, with the twists of v⁺ and n (and v, if contacts bounce); bars: gradients with respect to them.
+    positions: the rows are those that correct positions, by `rate` times their violation.
+    """
+
+    def __init__(
+        self, world: World, stepping: Stepping, outcome: Constrained, times: Times, poses: Any, bars: Any,
+        touch_bars: Any, velocities: int, impulse: Any, multiplier: Any, mode: Any, scale: Scalar, q_bar: Any,
+        constants_bar: Any, positions: bool, forces_bar: Any,
+    ) -> None:  # fmt: skip
+        self.constraints, self.stepping, self.outcome, self.times = world.constraints, stepping, outcome, times
+        self.q, self.poses, self.bars, self.width = outcome.q, poses, bars, pose_size(velocities)
+        self.velocities, self.impulse, self.multiplier, self.mode = velocities, impulse, multiplier, mode
+        self.scale, self.q_bar, self.positions, self.touch_bars = scale, q_bar, positions, touch_bars
+        self.constants_bar, self.forces_bar = all_constants(constants_bar), forces_bar
+        self.rate = stepping.solver.erp / times.left
+
+    def add_all(self) -> None:
+        if self.outcome.limit_count is not None:  # there are single rows
+            self.equalities()
+            if not self.positions:
+                self.joint_frictions()
+            self.limits()
+        self.contacts()
+
+    # ---------------------------------------------------------------------------------------- one row
+
+    def _numbers(self, r: Any) -> RowNumbers:
+        mode, y = self.mode[r], self.multiplier[r]
+        return RowNumbers(self.impulse[r], select(mode == 0.0, y, 0.0), mode * y)
+
+    def _power(self, numbers: RowNumbers, row: Row, a: Vec, b: Vec) -> tuple[Scalar, list[Scalar]]:
+        """λ · J n - y · J v⁺ of a row; and its powers J v⁺, J n (and J v)."""
+        at = [12 + 6 * k for k in range(self.velocities)]
+        powers = [row_speed(row, a, a[k : k + 6]) - row_speed(row, b, b[k : k + 6]) for k in at]
+        return numbers.impulse * powers[1] - numbers.free * powers[0], powers
+
+    def _differentiate(self, function: Any, support: Any, *constants: tuple[Any, Vec]) -> list[Vec]:
+        """Differentiate function(pose a, pose b, *records), and add to the bars of the poses, and of the records that
+        have a place in the constants; all records' gradients are returned."""
+        a, b = (self.poses.get(link, self.width) for link in (support.a, support.b))
+        sizes = [self.width, self.width, *(len(record) for _, record in constants)]
+        inputs = (*a, *b, *(x for _, record in constants for x in record))
+        _, gradient = vjp(lambda *x: [function(*split(x, *sizes))], inputs, [self.scale])
+        a_bar, b_bar, *records = split(gradient, *sizes)
+        accumulate(self.bars.at(support.a * self.width), a_bar)
+        accumulate(self.bars.at(support.b * self.width), b_bar)
+        for (place, _), bar in zip(constants, records, strict=True):
+            if place is not None and self.constants_bar is not None:
+                accumulate(self.constants_bar.at(place), bar)
+        return records
+
+    # ---------------------------------------------------------------------------------------- all rows
+
+    def equalities(self) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nequality")):
+            kind, support = constraints.equality(i)
+            numbers, record = self._numbers(i), constraints.equality_record(i)
+
+            def power(each: EqualityKind, numbers: RowNumbers, a: Vec, b: Vec, record: Vec) -> Scalar:
+                row, error = equality_row(each, record, a[:12], b[:12])
+                total, _ = self._power(numbers, row, a, b)
+                return total - numbers.free * (self.rate * error) if self.positions else total
+
+            for each in EqualityKind:
+                for _ in when(kind == int(each)):
+                    place = constraints.head("equality_constants") + i * layout.EQUALITY
+                    self._differentiate(partial(power, each, numbers), support, (place, record))
+
+    def joint_frictions(self) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nfriction")):
+            numbers = self._numbers(constraints.head("nequality") + i)
+            link, _, kind, support = constraints.joint("friction", i)
+
+            def power(kind: Any, numbers: RowNumbers, a: Vec, b: Vec, record: Vec) -> Scalar:
+                return self._power(numbers, joint_row(kind, record, a[:12]), a, b)[0]
+
+            place = (link - 1) * layout.LINK
+            self._differentiate(partial(power, kind, numbers), support, (place, constraints.joint_link(link)))
+            if self.constants_bar is not None:  # λ = ± h τ
+                at_bound = self.scale * self.times.h * numbers.bound
+                accumulate(self.constants_bar.at(constraints.head("friction_constants") + i), (at_bound,))
+
+    def limits(self) -> None:
+        constraints, outcome, left = self.constraints, self.outcome, self.times.left
+        for k in loop(outcome.limit_count[0]):
+            i, numbers = outcome.limits[k], self._numbers(outcome.first_limit + k)
+            link, at, kind, support = constraints.joint("limit", i)
+
+            def power(kind: Any, numbers: RowNumbers, a: Vec, b: Vec, link: Vec, record: Vec, q: Vec) -> Scalar:
+                sign, gap = nearest_limit(record, q[0])
+                total, _ = self._power(numbers, signed(joint_row(kind, link, a[:12]), sign), a, b)
+                rate = self.rate * gap if self.positions else gap_bias(gap, LIMIT_SLOP, left)
+                return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
+
+            own = ((link - 1) * layout.LINK, constraints.joint_link(link))
+            limit = (constraints.head("limit_constants") + i * layout.LIMIT, constraints.limit_record(i))
+            *_, q_bar = self._differentiate(partial(power, kind, numbers), support, own, limit, (None, (self.q[at],)))
+            accumulate(self.q_bar.at(at), q_bar)
+
+    def contacts(self) -> None:
+        constraints, contacts = self.constraints, self.outcome.contacts
+        for c in loop(contacts.count[0]):
+            slot, p = contacts.slots[c], contacts.pairs[c]
+            first = self.outcome.first_contact + c * constraints.block
+            touch, on = split_touch(contacts.touches.get(slot, TOUCH))
+            contact = ContactNumbers(
+                [self._numbers(first + k) for k in range(constraints.block)],
+                on,
+                self.outcome.system.hits[first] > 0.5 if constraints.bounces else False,
+                constraints.pair_surface(p),
+                SLOP * constraints.pair_size(p),
+                None if self.forces_bar is None else self.forces_bar.get(slot, FORCE),
+            )
+            *shapes, support = constraints.pair(p)
+            start = constraints.head("shape_constants")
+            records = [(start + i * layout.SHAPE, constraints.shape_record(i)) for i in shapes]
+
+            def power(contact: ContactNumbers, a: Vec, b: Vec, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
+                touch = Touch(x[0], x[1:4], x[4:7])
+                return select(contact.on, self._contact(touch, contact, record_a, record_b, a, b), 0.0)
+
+            found = (None, (touch.gap, *touch.point, *touch.normal))
+            *_, touch_bar = self._differentiate(partial(power, contact), support, *records, found)
+            accumulate(self.touch_bars.at(slot * (TOUCH - 1)), touch_bar)
+
+    def _contact(self, touch: Touch, contact: ContactNumbers, record_a: Vec, record_b: Vec, a: Vec, b: Vec) -> Scalar:
+        constraints, m = self.constraints, self.constraints.directions
+        rows = contact_rows(touch, contact.surface, constraints.dim, m)
+        normal, *tangents = contact.rows
+        total, powers = self._power(normal, rows[0], a, b)
+        if self.positions:
+            return total - normal.free * (self.rate * touch.gap)
+        stuff = material(record_a, record_b, constraints.combine)
+        before = powers[2] if constraints.bounces else 0.0
+        bias = contact_bias(touch.gap, contact.slop, stuff.restitution, before, contact.hits, self.times.left)
+        total = total - normal.free * (bias + stuff.softness * normal.impulse)
+        for row, numbers in zip(rows[1:], tangents, strict=True):
+            part, _ = self._power(numbers, row, a, b)
+            total = total + part - numbers.free * (stuff.softness * numbers.impulse)
+            # At a bound, λt = ± μ λn.
+            total = total + numbers.bound * normal.impulse * (friction_share(constraints.dim, m) * stuff.friction)
+        if contact.force_bar is not None:  # the force's direction, and its point
+            for row, numbers in zip(rows, contact.rows, strict=True):
+                total = total + numbers.impulse * sp.dot(contact.force_bar[:3], row.force)
+            total = total + self.times.h * sp.dot(contact.force_bar[3:], rows[0].point)
+        return total
+
+
+class ConstraintAdjoint:
+    """The adjoint of `constrain`, around that of the dynamics (`adjoint.dynamics_adjoint`).
+
+    Gradients with respect to v⁺ come multiplied by h, as those with respect to v̇.
+    """
+
+    def __init__(
+        self, world: World, stepping: Stepping, outcome: Constrained, times: Times, forces_bar: Any = None
+    ) -> None:
+        """forces_bar: gradient with respect to what `contact.write_forces` writes, or None."""
+        self.world, self.stepping, self.outcome, self.times = world, stepping, outcome, times
+        self.forces_bar = forces_bar
+        self.mode = self.multiplier = None
+        self.touch_bars = memory(world.constraints.nslot * (TOUCH - 1))
+        for c in loop(outcome.contacts.count[0]):
+            self.touch_bars.put(outcome.contacts.slots[c], (0.0,) * (TOUCH - 1))
+
+    def take_up(self, reduced: Any) -> None:
+        """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
+        system = self.outcome.system
+        most = system.constraints.nimpulse + TILE
+        self.mode, self.multiplier = memory(most), memory(most)
+        for _ in when(system.count > 0):
+            speed = memory(most)
+            speeds_after(system, system.impulse, speed)
+            modes(system, system.impulse, speed, self.mode)
+            mode_matrix(system, self.mode)
+            system.speeds(reduced, self.multiplier)
+            if self.forces_bar is not None:
+                self._add_forces(self.multiplier)
+            self._share(reduced, self.multiplier, self.mode)
+
+    def _add_forces(self, impulse_bar: Any) -> None:
+        """Add h times the gradient with respect to the impulses: forces are λ / h, of a contact along its rows."""
+        constraints, outcome = self.world.constraints, self.outcome
+        for c in loop(outcome.contacts.count[0]):
+            slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
+            touch, _ = split_touch(outcome.contacts.touches.get(slot, TOUCH))
+            force_bar = self.forces_bar.get(slot, FORCE)[:3]
+            for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
+                impulse_bar[first + k] = impulse_bar[first + k] + sp.dot(row.force, force_bar)
+        if outcome.limit_count is None:
+            return
+        singles = self.forces_bar.at(constraints.nslot * FORCE)
+        for r in loop(outcome.first_contact):
+            impulse_bar[r] = impulse_bar[r] + singles[outcome.system.place[r]]
+
+    def _share(self, reduced: Any, multiplier: Any, mode: Any) -> None:
+        """Bᵀ y = λ̄ with the factored B and λ̄ = J A⁻¹ w (`multiplier`); what the free rows take up is subtracted."""
+        system = self.outcome.system
+        solve_lu_transposed(system.B, system.count, multiplier)
+        for r in loop(system.count):
+            x, row = select(mode[r] == 0.0, multiplier[r], 0.0), system.Z.at(r * system.nv)
+            for j in loop(system.nv):
+                reduced[j] = reduced[j] - x * row[j]
+
+    def add_rows(self, q: Any, v: Any, virtual: Any, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
+        """Add what the rows say; `virtual`: h n; v_bar: of the velocities before the step, which A (v⁺ - v) has, too:
+        there w became w - Jᵀ y."""
+        world, outcome = self.world, self.outcome
+        q_rows, v_rows = memory(world.nq), memory(world.nv)
+        zero(world.nq, q_rows)
+        zero(world.nv, v_rows)
+        for _ in when(outcome.system.count > 0):
+            velocities = [outcome.after, virtual, *([v] if world.constraints.bounces else [])]
+            velocity_bars = [v_rows, None, *([v_rows] if world.constraints.bounces else [])]
+            self._rows(
+                q, velocities, velocity_bars, outcome.system.impulse, self.multiplier, self.mode, 1.0 / self.times.h,
+                q_rows, constants_bar, False,
+            )  # fmt: skip
+        add_to(world.nq, q_rows, q_bar)
+        add_to(world.nv, v_rows, v_bar)
+
+    def _rows(
+        self, q: Any, velocities: list[Any], velocity_bars: list[Any], impulse: Any, multiplier: Any, mode: Any,
+        scale: Scalar, q_bar: Any, constants_bar: Any, positions: bool,
+    ) -> None:  # fmt: skip
+        world, count = self.world, len(velocities)
+        poses, size = link_poses(world, q, *velocities, indexed=True), (world.nlink + 1) * pose_size(count)
+        bars = memory(size)
+        zero(size, bars)
+        RowPower(
+            world, self.stepping, self.outcome, self.times, poses, bars, self.touch_bars, count, impulse, multiplier,
+            mode, scale, q_bar, constants_bar, positions, None if positions else self.forces_bar,
+        ).add_all()  # fmt: skip
+        if not positions:  # then those of the correction are in the bars, too
+            contacts, constants = self.outcome.contacts, all_constants(constants_bar)
+            contacts_adjoint(world.constraints, contacts, poses, pose_size(count), self.touch_bars, bars, constants)
+        link_poses_adjoint(world, poses, bars, q, velocities, q_bar, velocity_bars, constants_bar)
+
+    def correct(self, dynamics: Dynamics, q: Any, move_bar: Any, q_bar: Any, constants_bar: Any) -> tuple[Any, Any]:
+        """Of p = A⁻¹ Jᵀ π, from the gradient with respect to it: adds what the rows say, and returns the virtual motion
+        n [nv] and its twists (over links), of which -n · A p is left to differentiate.
+
+        To be called where positions are corrected (`outcome.corrected`).
+        """
+        world, outcome, system = self.world, self.outcome, self.outcome.system
+        w, reduced, virtual = workspace(world.nv), memory(world.nv), memory(world.nv)
+        turn(world, q, move_bar, w)
+        reduce(world, dynamics.frames, dynamics.factors, w, reduced)
+        most = system.constraints.nimpulse + TILE
+        mode, multiplier = memory(most), memory(most)
+        for r in loop(system.count):
+            mode[r] = select(corrects(system, r), 0.0, -1.0)
+        correction_matrix(system)
+        system.speeds(reduced, multiplier)
+        self._share(reduced, multiplier, mode)
+        motions = expand(world, dynamics.frames, dynamics.factors, reduced)
+        turn(world, q, reduced, virtual, back=True)
+        velocities = [outcome.pseudo, virtual]
+        self._rows(q, velocities, [None, None], outcome.correction, multiplier, mode, 1.0, q_bar, constants_bar, True)
+        return virtual, motions

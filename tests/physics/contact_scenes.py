@@ -1,0 +1,213 @@
+"""Scenes with contact, and states in which shapes just touch."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import torch
+from models import random_inertia, random_quaternion
+from torch import Tensor
+
+import backdrive as bd
+
+TRIANGLE = ((-0.23, -0.17), (0.3, -0.2), (0.05, 0.3))
+PENTAGON = tuple((0.3 * np.cos(t) + 0.02, 0.25 * np.sin(t)) for t in 2 * np.pi * (np.arange(5) + 0.2) / 5)
+ROCK = ((-0.3, -0.2, -0.15), (0.3, -0.25, -0.2), (0.05, 0.3, -0.1), (0.0, -0.05, 0.35), (-0.1, 0.25, 0.2), (0.2, 0.1, 0.3))
+
+SHAPES: dict[int, dict[str, bd.model.Shape]] = {
+    2: {
+        "circle": bd.Circle(0.25),
+        "box": bd.Box(0.5, 0.3),
+        "triangle": bd.Polygon(TRIANGLE),
+        "pentagon": bd.Polygon(PENTAGON),
+        "plane": bd.HalfSpace((0.2, 1.0), 0.1),
+    },
+    3: {
+        "sphere": bd.Sphere(0.25),
+        "capsule": bd.Capsule(0.12, 0.4),
+        "box": bd.Box(0.5, 0.3, 0.4),
+        "cylinder": bd.Cylinder(0.22, 0.35),
+        "convex": bd.Convex(ROCK),
+        "plane": bd.HalfSpace((0.2, -0.1, 1.0), 0.1),
+    },
+}  # fmt: skip
+
+NOT_NEGATIVE = ("stiffness", "damping", "armature", "friction", "restitution", "softness", "joint_friction")
+LEAST = 0.05
+
+
+def pairs(dim: int) -> list[tuple[str, str]]:
+    """All pairs of shapes of which not both are planes."""
+    names = list(SHAPES[dim])
+    return [(a, b) for i, a in enumerate(names) for b in names[i:] if a != "plane"]
+
+
+@functools.cache
+def pair_model(dim: int, a: str, b: str, gravity: bool = True, static: bool = False) -> bd.Model:
+    """Two bodies of these shapes that move freely (a plane, or with `static` the second, is fixed in the world)."""
+    scene = bd.Scene(dim, gravity=None if gravity else (0.0,) * dim)
+    for k, name in enumerate((a, b)):
+        material = {"friction": 0.4 + 0.2 * k, "restitution": 0.0, "softness": 0.0}
+        if name == "plane" or (static and k == 1):
+            scene.add_static(SHAPES[dim][name], name="static", **material)
+            continue
+        com = (0.03, -0.02, 0.01)[:dim]
+        inertia = 0.05 if dim == 2 else random_inertia(np.random.default_rng(k), 1.0)
+        body = scene.add_body(f"body{k}", mass=1.0 + 0.7 * k, com=com, inertia=inertia, **material)
+        turned = {"angle": 0.2} if dim == 2 else {"quaternion": (0.8, 0.2, 0.4, -0.4)}
+        scene.add_shape(body, SHAPES[dim][name], position=(0.02, 0.01, -0.03)[:dim], **turned)
+    return scene.build()
+
+
+def poses(rng: np.random.Generator, dim: int, samples: int) -> np.ndarray:
+    """Random poses about the origin: [samples, 3 or 7]."""
+    if dim == 2:
+        return np.column_stack([np.zeros((samples, 2)), rng.uniform(-3, 3, samples)])
+    return np.array([[0.0, 0.0, 0.0, *random_quaternion(rng)] for _ in range(samples)])
+
+
+def touching_states(
+    model: bd.Model, samples: int, seed: int = 0, depth: tuple[float, float] = (-0.01, 0.01), speed: float = 1.0
+) -> tuple[Tensor, Tensor]:
+    """States of a `pair_model` in which the two approach each other; q [S, nq], v [S, nv].
+
+    depth: the range of penetrations (negative: gaps), m, along the direction in which the first is moved.
+    """
+    dim, rng, free = model.dim, np.random.default_rng([seed, samples]), model.nbody
+    probe = bd.Simulator(model, 1e-6, specialize=False)
+    unit = parameters(model, 65 * samples, "restitution")  # not that they matter: the gradients' kernel is ready
+    q = np.concatenate([poses(rng, dim, samples) for _ in range(free)], 1)
+    away = rng.normal(size=(samples, dim))
+    away /= np.linalg.norm(away, axis=1, keepdims=True)
+    if free == 1:  # away from a plane
+        normal = np.array(model_normal(model))
+        away = np.where((away @ normal)[:, None] < 0.3, away + 2.0 * normal, away)
+        away /= np.linalg.norm(away, axis=1, keepdims=True)
+    near, far = np.full(samples, 0.0), np.full(samples, 2.0)
+    for _ in range(3):
+        trial = np.linspace(near, far, 65)  # [65, S]
+        moved = np.repeat(q[None], 65, 0)
+        moved[:, :, :dim] += trial[..., None] * away
+        flat = torch.tensor(moved.reshape(-1, model.nq))
+        start = bd.State(flat, torch.zeros(len(flat), model.nv, dtype=flat.dtype))
+        status = probe.rollout(start, steps=1, parameters=unit).status
+        inside = (status.depth.reshape(65, samples) > 0.0).numpy()
+        last = np.where(inside.any(0), 64 - inside[::-1].argmax(0), 0)
+        each = np.arange(samples)
+        near, far = trial[last, each], trial[np.minimum(last + 1, 64), each]
+    q[:, :dim] += (0.5 * (near + far) - rng.uniform(*depth, samples))[:, None] * away
+    v = speed * rng.normal(size=(samples, model.nv)) * 0.5
+    v[:, :dim] -= 1.5 * speed * away
+    return torch.tensor(q), torch.tensor(v)
+
+
+def model_normal(model: bd.Model) -> tuple[float, ...]:
+    shape = SHAPES[model.dim]["plane"]
+    n = np.array(shape.normal, float)
+    return tuple(n / np.linalg.norm(n))
+
+
+def parameters(model: bd.Model, samples: int, *names: str, spread: float = 0.0, seed: int = 0) -> dict[str, Tensor]:
+    """The model's parameters (all, or those named), for every sample; changed at random by the factor 1 ± spread.
+
+    What is zero and cannot be negative is set to LEAST: differences go to both sides.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    result = {}
+    for name in names or model.parameters().names:
+        x = model.parameter(name).repeat(samples, *[1] * len(model.parameters()[name].shape))
+        if name in NOT_NEGATIVE:
+            x = torch.where(x == 0.0, LEAST, x)
+        # One factor for all of an inertia: its moments must satisfy the triangle inequality.
+        shape = (samples, *[1] * (x.ndim - 1)) if name == "inertia" else x.shape
+        result[name] = x * (1.0 + spread * (2.0 * torch.rand(shape, generator=generator, dtype=x.dtype) - 1.0))
+    return result
+
+
+# ---------------------------------------------------------------------------------------------- robots and linkages
+
+
+@functools.cache
+def walker(dim: int, ground: bool = True) -> bd.Model:
+    """A body on two legs with every kind of shape on it, limits, joint friction, springs and motors, over the ground."""
+    scene = bd.Scene(dim)
+    if ground:
+        scene.add_static(SHAPES[dim]["plane"], friction=0.7)
+    scene.add_static(bd.Box(*(0.6, 0.5, 0.4)[:dim]), position=(1.0, 0.2, 0.4)[:dim], friction=0.3)
+
+    def at(x: float, y: float, z: float) -> tuple[float, ...]:
+        return (x, z) if dim == 2 else (x, y, z)
+
+    def along(x: float, y: float, z: float) -> dict:
+        """Hinges of the plane have no axis."""
+        return {} if dim == 2 else {"axis": (x, y, z)}
+
+    scene.add_body("trunk", bd.Box(*at(0.5, 0.3, 0.2)), mass=2.0, position=at(0, 0, 0.9), friction=0.4)
+    foot = bd.Circle(0.08) if dim == 2 else bd.Sphere(0.08)
+    limb = bd.Box(0.1, 0.35) if dim == 2 else bd.Capsule(0.05, 0.25)
+    for k, x in enumerate((-0.2, 0.2)):
+        y, passive = 0.1 - 0.2 * k, {"stiffness": 2.0, "damping": 0.1, "armature": 0.02}
+        scene.add_body(f"thigh{k}", limb, mass=0.7, position=at(x, y, 0.65), friction=0.5)
+        hip = bd.Hinge(limits=(-0.4, 0.5), friction=0.3, **passive, **along(0.1, 1.0, 0.0))
+        scene.add_joint(f"hip{k}", hip, parent="trunk", child=f"thigh{k}", anchor=at(x, y, 0.8))
+        scene.add_motor(f"hip{k}", joint=f"hip{k}", gear=2.0)
+        scene.add_body(f"shin{k}", foot, mass=0.4, position=at(x, y, 0.3), friction=0.9)
+        knee = bd.Slider(axis=at(0.1, 0.0, 1.0), limits=(-0.1, 0.15), friction=0.5, **passive)
+        scene.add_joint(f"knee{k}", knee, parent=f"thigh{k}", child=f"shin{k}", anchor=at(x, y, 0.5))
+        scene.add_motor(f"knee{k}", bd.PositionServo(kp=20.0, kv=0.5), joint=f"knee{k}")
+    tail = bd.Polygon(TRIANGLE) if dim == 2 else bd.Convex(ROCK)
+    scene.add_body("tail", tail, mass=0.3, position=at(-0.6, 0.0, 0.9), friction=0.6)
+    joint = bd.Hinge(damping=0.05) if dim == 2 else bd.Ball(damping=0.05)
+    scene.add_joint("tail", joint, parent="trunk", child="tail", anchor=at(-0.3, 0.0, 0.9))
+    return scene.build()
+
+
+@functools.cache
+def linkage(dim: int) -> bd.Model:
+    """A four-bar loop that carries a body on a rod, another one welded to it, and one that is locked in a direction."""
+    scene = bd.Scene(dim)
+    passive = {"stiffness": 0.5, "damping": 0.1, "armature": 0.02}
+    axis = {} if dim == 2 else {"axis": (0.0, 1.0, 0.0)}
+
+    def at(x: float, z: float) -> tuple[float, ...]:
+        return (x, z) if dim == 2 else (x, 0.0, z)
+
+    bar = bd.Box(*((0.5, 0.1) if dim == 2 else (0.5, 0.1, 0.1)))
+    scene.add_body("left", bar, mass=1.0, position=at(-0.5, 0.7))
+    scene.add_body("top", bar, mass=0.8, position=at(0.0, 1.2))
+    scene.add_body("right", bar, mass=1.2, position=at(0.55, 0.7))
+    scene.add_joint("a", bd.Hinge(friction=0.2, **passive, **axis), child="left", anchor=at(-0.5, 0.3))
+    scene.add_joint("b", bd.Hinge(**passive, **axis), parent="left", child="top", anchor=at(-0.4, 1.2))
+    scene.add_joint("c", bd.Hinge(**passive, **axis), child="right", anchor=at(0.5, 0.3))
+    scene.add_motor("a", joint="a")
+    # In space one hinge of a planar loop is a ball: three would be redundant.
+    closing = bd.Hinge() if dim == 2 else bd.Ball()
+    scene.add_joint("d", closing, parent="top", child="right", anchor=at(0.5, 1.2))
+    small = bd.Circle(0.1) if dim == 2 else bd.Sphere(0.1)
+    scene.add_body("bob", small, mass=0.5, position=at(0.0, 2.0))
+    scene.add_constraint("rod", bd.Distance(), a="bob", b="top", anchor_a=at(0.05, 2.02), anchor_b=at(0.1, 1.25))
+    scene.add_body("stuck", small, mass=0.3, position=at(-0.8, 0.9))
+    scene.add_constraint("weld", bd.Weld(), a="stuck", b="left")
+    scene.add_body("rail", small, mass=0.6, position=at(2.0, 1.0))
+    scene.add_constraint("lock", bd.Lock("x"), a="rail", anchor_a=at(2.05, 1.03))
+    scene.add_constraint("upright", bd.Lock("angle" if dim == 2 else "y"), a="rail", b="right")
+    for name in ("stuck", "bob"):
+        scene.exclude(name, "left")
+    return scene.build()
+
+
+@functools.cache
+def chain(dim: int, links: int, coordinates: str, ground: float | None = None) -> bd.Model:
+    """Bars on hinges (3D: alternating with balls), that hang from the world at the origin along x."""
+    scene = bd.Scene(dim, coordinates=coordinates)
+    if ground is not None:
+        scene.add_static(bd.HalfSpace((0.0,) * (dim - 1) + (1.0,), ground), friction=0.4)
+    for k in range(links):
+        place = (0.2 * k + 0.1, 0.0, 0.0)[:dim]
+        shape = bd.Box(0.16, 0.05) if dim == 2 else bd.Box(0.16, 0.05, 0.06)
+        scene.add_body(f"link{k}", shape, mass=0.5, position=place, friction=0.3)
+        hinge = bd.Hinge() if dim == 2 else (bd.Hinge(axis=(0.0, 1.0, 0.0)) if k % 2 == 0 else bd.Ball())
+        anchor = (0.2 * k, 0.0, 0.0)[:dim]
+        scene.add_joint(f"joint{k}", hinge, parent=f"link{k - 1}" if k else None, child=f"link{k}", anchor=anchor)
+    return scene.build()
