@@ -10,6 +10,7 @@ motion, and ``loss.backward()`` gives its gradient with respect to the masses.
 from __future__ import annotations
 
 import argparse
+import itertools
 import time
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def build_arm() -> bd.Model:
         joint = scene.add_joint(f"joint {i}", hinge, parent=parent, child=body, anchor=(0.0, 0.0, height))
         scene.add_motor(f"motor {i}", joint=joint, gear=1.0, limits=(-30.0, 30.0))
         height, parent = height + length, body
+    for a, b in itertools.combinations(BODIES, 2):  # the links may pass each other
+        scene.exclude(a, b)
     return scene.build()
 
 

@@ -18,3 +18,17 @@ def test_arm_masses_are_learned(tmp_path):
     picture = tmp_path / "results" / "arm.png"
     example["draw"](result, picture)
     assert picture.stat().st_size > 10_000
+
+
+def test_a_robot_stands_on_its_feet(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "standing_robot.py"))
+    result = example["stand"](Console(quiet=True))
+    path, weight = result["path"], result["weight"]
+    assert path.status.converged.all()
+    assert path.status.contacts[-1] == 4
+    assert path.v[-1].abs().max() < 0.1
+    assert torch.isclose(path.contacts.force[-50:, :, 2].sum(-1).mean(), torch.tensor(weight).double(), rtol=0.01)
+    assert result["report"].ok
+    picture = tmp_path / "results" / "robot.png"
+    example["draw"](result, picture)
+    assert picture.stat().st_size > 10_000

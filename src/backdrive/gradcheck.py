@@ -64,9 +64,7 @@ class GradcheckReport:
             lines.append(f"each step, {name}: worst error {float(errors[worst]):.1e} at step {worst}  {verdict}")
         if self.switched:
             shown = ", ".join(map(str, self.switched[:10])) + (", ..." if len(self.switched) > 10 else "")
-            lines.append(
-                f"a contact, limit or motor switches at steps {shown}, within the difference: no derivative there"
-            )
+            lines.append(f"a contact or limit switches within the difference at steps {shown}: no derivative there")
         lines.append(f"{'all agree' if self.ok else 'DISAGREE'} to {self.tolerance:g}")
         return "\n".join(lines)
 

@@ -121,7 +121,8 @@ class Simulator(nn.Module):
         self._make_program()
 
     def extra_repr(self) -> str:
-        return f"{self.model!r}, dt={self.dt:g}, {self.solver!r}, {self.integrator!r}, {self.dtype}"
+        solver = "" if self._program.tables is None else f"{self.solver!r}, "
+        return f"{self.model!r}, dt={self.dt:g}, {solver}{self.integrator!r}, {self.dtype}"
 
     # ------------------------------------------------------------------------------------------ steps
 

@@ -51,13 +51,11 @@ class Status:
         return torch.zeros_like(self.clipped)
 
     def __repr__(self) -> str:
-        steps = self.finite.numel()
-        notes = [
-            f"{int(self.finite.sum())} of {steps} steps finite",
-            f"{int(self.converged.sum())} converged",
-            f"{int((self.contacts > 0).sum())} with contact",
-            f"{int((self.clipped > 0).sum())} with motors at a limit",
-        ]
+        steps, touching, unsolved = self.finite.numel(), int((self.contacts > 0).sum()), int((~self.converged).sum())
+        notes = [f"{int(self.finite.sum())} of {steps} steps finite"]
+        if touching or unsolved:
+            notes += [f"{steps - unsolved} converged", f"{touching} with contact"]
+        notes.append(f"{int((self.clipped > 0).sum())} with motors at a limit")
         return f"Status({', '.join(notes)})"
 
 
