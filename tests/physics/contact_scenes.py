@@ -109,13 +109,14 @@ def model_normal(model: bd.Model) -> tuple[float, ...]:
 
 
 def parameters(model: bd.Model, samples: int, *names: str, spread: float = 0.0, seed: int = 0) -> dict[str, Tensor]:
-    """The model's parameters (all, or those named), for every sample; changed at random by the factor 1 ± spread.
+    """The model's parameters (all but softness, or those named), for every sample; changed at random by the factor
+    1 ± spread.
 
     What is zero and cannot be negative is set to LEAST: differences go to both sides.
     """
     generator = torch.Generator().manual_seed(seed)
     result = {}
-    for name in names or model.parameters().names:
+    for name in names or [name for name in model.parameters().names if name != "softness"]:
         x = model.parameter(name).repeat(samples, *[1] * len(model.parameters()[name].shape))
         if name in NOT_NEGATIVE:
             x = torch.where(x == 0.0, LEAST, x)

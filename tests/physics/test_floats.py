@@ -14,7 +14,7 @@ from backdrive.physics.adjoint import step_adjoint
 from backdrive.physics.bodies import body_moments
 from backdrive.physics.poses import link_poses
 from backdrive.physics.spatial import BODY
-from backdrive.physics.step import step
+from backdrive.physics.step import Scheme, step
 from backdrive.physics.world import World, topology_table
 
 DT, STEPS = 0.01, 4
@@ -57,7 +57,7 @@ class Rows(Floats):
 
 def world_of(model):
     topology, constants = Floats(topology_table(model)), Floats(model.constants.tolist())
-    return World(model.nlink, model.nq, model.nv, model.nu, topology, constants)
+    return World(model.nlink, model.nq, model.nv, model.nu, model.nconst, topology, constants)
 
 
 def example(dim=3):
@@ -86,7 +86,8 @@ def test_step(integrator, dim):
     world = world_of(model)
     q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
     loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
-    clipped = step(world, body_moments(world), integrator, q, v, Floats(controls[0].tolist()), loads, DT)
+    u, scheme = Floats(controls[0].tolist()), Scheme(integrator)
+    (clipped,) = step(world, body_moments(world), scheme, q, v, u, loads, DT, None)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls[:1], wrenches=wrenches[:1])
     assert all(type(x) is float for x in (*q.values, *v.values))
@@ -101,11 +102,12 @@ def test_rollout(integrator, every):
     model, state, controls, _ = example()
     rows = -(-STEPS // every)
     path_q, path_v, status = (
-        Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS))
+        Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS[False]))
     )
     last_q, last_v = Floats([None] * model.nq), Floats([None] * model.nv)
     rollout.rollout(
-        world_of(model), integrator, Floats(state.q.tolist()), Floats(state.v.tolist()), Rows(controls.numpy()), None,
+        world_of(model), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()), Rows(controls.numpy()),
+        None,
         path_q=path_q, path_v=path_v, last_q=last_q, last_v=last_v, status=status, steps=STEPS, every=every, h=DT,
     )  # fmt: skip
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
@@ -130,8 +132,9 @@ def test_adjoint(integrator):
     q_bar, v_bar = (Floats(x.tolist()) for x in seeds)
     zeros = [Floats([0.0] * n) for n in (model.nu, model.nlink * 6, len(model.constants), (model.nlink + 1) * BODY)]
     step_adjoint(
-        world, body_moments(world), integrator, Floats(state.q.tolist()), Floats(state.v.tolist()),
-        Floats(controls[0].tolist()), Floats(on_links(model, wrenches.numpy())[0].tolist()), DT, q_bar, v_bar, *zeros,
+        world, body_moments(world), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
+        Floats(controls[0].tolist()), Floats(on_links(model, wrenches.numpy())[0].tolist()), DT, None, q_bar, v_bar,
+        *zeros,
     )  # fmt: skip
     for mine, theirs in zip((q_bar, v_bar, *zeros), right):
         close(mine.values, theirs.flatten())

@@ -366,7 +366,7 @@ def test_motors_saturate(integrator):
         bd.PositionServo(kp=10.0, force_limits=(-4, 4)),
         bd.VelocityServo(kv=1.0),
     ]):  # fmt: skip
-        scene.add_body(f"cart{k}", bd.Box(1, 1), mass=2.0)
+        scene.add_body(f"cart{k}", bd.Box(1, 1), mass=2.0, position=(0.0, 2.0 * k))
         scene.add_joint(f"rail{k}", bd.Slider(axis=(1, 0)), child=f"cart{k}")
         scene.add_motor(f"motor{k}", motor, joint=f"rail{k}")
     sim = bd.Simulator(scene.build(), 0.01, integrator=integrator, specialize=False)

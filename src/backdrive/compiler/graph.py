@@ -195,7 +195,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def is_constant(x: Any, number: float) -> bool:
-    return not traced(x) and x == number
+    return not isinstance(x, Value) and x == number
 
 
 def argument_of(x: Any, op: str) -> tuple | None:
@@ -208,7 +208,7 @@ def argument_of(x: Any, op: str) -> tuple | None:
 
 
 def _is_integer(a: Any, b: Any) -> bool:
-    return (traced(a) and a.type == "i") or (traced(b) and b.type == "i")
+    return (isinstance(a, Value) and a.type == "i") or (isinstance(b, Value) and b.type == "i")
 
 
 def _check_integers(op: str, *args: Any) -> None:
@@ -218,8 +218,9 @@ def _check_integers(op: str, *args: Any) -> None:
 
 def _ordered(a: Any, b: Any) -> tuple:
     """One order for the arguments of a commutative operation, so that a·b and b·a are shared."""
-    rank = [(1, x.index) if traced(x) else (0, 0) for x in (a, b)]
-    return (a, b) if rank[0] <= rank[1] else (b, a)
+    if not isinstance(b, Value):
+        return b, a
+    return (b, a) if isinstance(a, Value) and a.index > b.index else (a, b)
 
 
 # Arithmetic. On finite numbers every rule is exact (up to the sign of zero), except x * (1 / x) = 1.
@@ -268,20 +269,21 @@ def sub(a: Scalar, b: Scalar) -> Scalar:
 
 
 def mul(a: Scalar, b: Scalar) -> Scalar:
-    if not traced(a) and not traced(b):
-        return a * b
-    integer = _is_integer(a, b)
-    for x, y in ((a, b), (b, a)):
-        if is_constant(x, 0):
-            return 0 if integer else 0.0
-        if is_constant(x, 1):
-            return y
-    if integer:
+    if not isinstance(a, Value):
+        if not isinstance(b, Value):
+            return a * b
+        a, b = b, a
+    if not isinstance(b, Value):  # by a number
+        if b == 0:
+            return 0 if a.type == "i" else 0.0
+        if b == 1:
+            return a
+        if b == -1:
+            return neg(a)
+    if _is_integer(a, b):
         _check_integers("*", a, b)
         return current().add("imul", _ordered(a, b), "i")
     for x, y in ((a, b), (b, a)):
-        if is_constant(x, -1):
-            return neg(y)
         if (z := argument_of(x, "neg")) is not None:
             return neg(mul(z[0], y))
         if (z := argument_of(x, "div")) is not None and is_constant(z[0], 1) and same(z[1], y):
