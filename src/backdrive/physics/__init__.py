@@ -7,12 +7,22 @@
     forces      springs, dampers, motors: τ(q, v, u)
     kinematics  poses and velocities
     dynamics    bias forces, factors of the mass matrix, solve; forward dynamics
+    poses       where links are in the world, and how they move
+
+    solids      what collision works with; collision_round, collision_planar, collision_hulls, collision_solid,
+                hull_features: how two shapes touch
+    collision   which shapes of a model touch
+    tables      what constrains a model, as tables;  constraints  ... and as rows: wrenches between two links
+    system      the rows of a step, and what they do to each other
+    linear      LU factors of small systems
+    complementarity, gauss_seidel, interior_point   the solvers of a system
+    contact     from free motion to what the constraints allow;  contact_adjoint  its derivative
+
     integrate   the integrators, and moving on the manifold
     step        one time step
     adjoint     the derivative of all that, backwards
     rollout     loops over time
-    inverse     inverse and forward dynamics on their own
-    poses       where links are in the world
+    contact_forces, inverse   forces of constraints, inverse and forward dynamics on their own
     kernels     the list of compiled functions
 
 Everything is written on scalars: on floats it runs as it stands, on traced values it becomes a kernel.

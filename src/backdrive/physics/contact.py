@@ -146,8 +146,10 @@ def constrain(
     zero(4, numbers)
     outcome.corrected, outcome.correction = counters(1), memory(constraints.nimpulse + TILE)
     outcome.corrected[0] = 0
+    system.recall(impulses)
+    for k in loop(constraints.nimpulse):
+        impulses[k] = 0.0
     for _ in when(system.count > 0):
-        system.recall(impulses)
         rows = system.count
         system.close()
         system.couple()
@@ -155,12 +157,12 @@ def constrain(
             numbers[0] = solve_interior_point(system, solver)
         else:
             numbers[0] = solve_gauss_seidel(system, solver)
-        zero_impulses(constraints, impulses)
         for r in loop(rows):
             impulses[system.place[r]] = system.impulse[r]
         apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
-        numbers[1], numbers[2] = builder.touching(outcome.contacts, outcome.first_contact)
-        numbers[3] = mode_number(system, rows, constraints.bounces)
+        if not adjoint:
+            numbers[1], numbers[2] = builder.touching(outcome.contacts, outcome.first_contact)
+            numbers[3] = mode_number(system, rows, constraints.bounces)
     copy(nv, outcome.after, outcome.move)
     for _ in when(system.count > 0):
         worst = carry(1)
@@ -192,11 +194,6 @@ def mode_number(system: System, rows: Any, bounces: bool) -> Scalar:
             code = code + 6.0 * system.hits[r]
         total[0] = total[0] + code * to_float(system.place[r] + 1)
     return total[0]
-
-
-def zero_impulses(constraints: Constraints, impulses: Any) -> None:
-    for k in loop(constraints.nimpulse):
-        impulses[k] = 0.0
 
 
 def apply(world: World, dynamics: Dynamics, q: Any, system: System, impulse: Any, velocity: Any, caused: Any) -> None:
