@@ -31,7 +31,8 @@ _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictiona
 
 AUTO_LINKS = {2: 120, 3: 40}  # specialize="auto": up to so many links (in the plane, most of a link is zero),
 AUTO_VARYING = 64  # and so many constants that are given at run time
-LEAST_TOLERANCE_32 = 1e-5  # of solvers: what float32 can reach
+LEAST_TOLERANCE_32 = 1e-5  # of solvers: what float32 can reach,
+REGULARISATION_32 = 1e-5  # with a regularisation that it does not lose
 THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
 
@@ -47,10 +48,10 @@ class Program:
         self.threads = threads or os.cpu_count() or 1
         self.bits = {torch.float64: 64, torch.float32: 32}[dtype]
         if scheme.stepping is not None and self.bits == 32:
-            solver = replace(
-                scheme.stepping.solver, tolerance=max(scheme.stepping.solver.tolerance, LEAST_TOLERANCE_32)
-            )
-            self.scheme = replace(scheme, stepping=replace(scheme.stepping, solver=solver))
+            solver = scheme.stepping.solver
+            solver = replace(solver, tolerance=max(solver.tolerance, LEAST_TOLERANCE_32))
+            stepping = replace(scheme.stepping, solver=solver, regularisation=REGULARISATION_32)
+            self.scheme = replace(scheme, stepping=stepping)
         self.constants = torch.from_numpy(model.constants.copy()).to(dtype)
         self._topology = topology_table(model)
         self._values: dict[str, Any] = {

@@ -59,15 +59,19 @@ SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like
 LIMIT_SLOP = 1e-4  # rad or m, likewise
 LIMIT_MARGIN = 0.05  # limits count from so close on, rad or m; wider for what approaches fast
 ABOUT = 1e-6  # so close to a bound, relative to it, an impulse is at it
-REGULARISATION = 1e-8  # of the inverse mass: which of several contacts of one face carries how much is then defined
 
 
 @dataclass(frozen=True)
 class Stepping:
-    """How constraints are treated: the solver, and the speed (m/s) from which on contacts bounce."""
+    """How constraints are treated: the solver, and the speed (m/s) from which on contacts bounce.
+
+    regularisation: softness of all rows, as a part of the inverse mass: which of several contacts of one face carries
+    how much is then defined.
+    """
 
     solver: Solver
     bounce_threshold: float = 0.05
+    regularisation: float = 1e-8
 
 
 @dataclass(frozen=True)
@@ -154,7 +158,8 @@ def constrain(
         system.close()
         system.couple()
         if isinstance(solver, InteriorPoint):
-            numbers[0] = solve_interior_point(system, solver)
+            iterations, tolerance = solver.max_iterations, solver.tolerance
+            numbers[0] = solve_interior_point(system, system.impulse, True, iterations, tolerance)
         else:
             numbers[0] = solve_gauss_seidel(system, solver)
         for r in loop(rows):
@@ -302,7 +307,7 @@ class Builder:
 
     def _extra(self, support: Any, angular: Any = 0, softness: Scalar = 0.0) -> Scalar:
         scale = self.constraints.inverse_mass(support, angular)
-        return REGULARISATION * scale + (softness + self.stepping.solver.cfm)
+        return self.stepping.regularisation * scale + (softness + self.stepping.solver.cfm)
 
     def equalities(self) -> None:
         constraints = self.constraints

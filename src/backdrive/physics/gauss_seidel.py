@@ -7,10 +7,13 @@ from typing import Any
 
 from ..compiler import Scalar, any_lane, carry, clip, loop, memory, select, when, while_any
 from .complementarity import bounds, diagonal, refine, residual
+from .interior_point import solve_interior_point
 from .linear import TILE
 from .system import System
 
-NEWTON = 4  # iterations on the modes, before each sweep
+NEWTON = 4  # iterations on the modes,
+SWEEPS = 5  # between so many sweeps
+STEPS = 40  # of the interior point method, if all that fails
 
 
 @dataclass(frozen=True)
@@ -19,12 +22,12 @@ class ProjectedGaussSeidel:
 
     iterations: at most so many sweeps; tolerance: the residual at which they end, a speed in m/s relative to 1 + the
     largest in the step (in float32 at least 1e-5). erp: the part of a penetration or drift that a step corrects. cfm:
-    softness of all constraints, (m/s) per N s. exact: before each sweep, see whether the impulses tell which contacts
-    stick, slide and separate; then a linear solve gives the solution itself. Without, convergence is left to the sweeps
-    alone.
+    softness of all constraints, (m/s) per N s. exact: see between the sweeps whether the impulses tell which contacts
+    stick, slide and separate, since then a linear solve gives the solution itself; and where the sweeps do not get
+    there, use the interior point method. Without, convergence is left to the sweeps alone.
     """
 
-    iterations: int = 60
+    iterations: int = 30
     tolerance: float = 1e-11
     erp: float = 0.2
     cfm: float = 0.0
@@ -54,14 +57,23 @@ def sweep(system: System, impulse: Any, active: Any) -> None:
 def solve_gauss_seidel(system: System, solver: ProjectedGaussSeidel) -> Scalar:
     """From the impulses of the system to its solution, in place; returns the residual."""
     most = system.constraints.nimpulse + TILE
-    impulse, speed, mode, trial = system.impulse, memory(most), memory(most), memory(most)
-    error = memory(1)
+    impulse, speed, tolerance = system.impulse, memory(most), solver.tolerance
+    mode, trial, error = memory(most), memory(most), memory(1)
     error[0] = residual(system, impulse, speed)
-    for _ in while_any(lambda: error[0] > solver.tolerance, solver.iterations):
+    sweeps = SWEEPS if solver.exact else 1
+    for _ in while_any(lambda: error[0] > tolerance, -(-solver.iterations // sweeps)):
         if solver.exact:
-            refine(system, impulse, speed, trial, mode, error, solver.tolerance, NEWTON)
-        active = error[0] > solver.tolerance
-        for _ in when(any_lane(active)):
+            refine(system, impulse, speed, trial, mode, error, tolerance, NEWTON)
+        active = error[0] > tolerance
+        for _ in while_any(lambda: error[0] > tolerance, sweeps):
             sweep(system, impulse, active)
-            error[0] = select(active, residual(system, impulse, speed), error[0])
+        error[0] = select(active, residual(system, impulse, speed), error[0])
+    if solver.exact:
+        failed = error[0] > tolerance
+        for _ in when(any_lane(failed)):
+            other = solve_interior_point(system, trial, failed, STEPS, tolerance)
+            better = failed & (other < error[0])
+            for r in loop(system.count):
+                impulse[r] = select(better, trial[r], impulse[r])
+            error[0] = select(better, other, error[0])
     return error[0]

@@ -37,10 +37,10 @@ class InteriorPoint:
     cfm: float = 0.0
 
 
-def solve_interior_point(system: System, solver: InteriorPoint) -> Scalar:
-    """Fill the system's impulses with its solution; returns the residual."""
+def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iterations: int, tolerance: float) -> Scalar:
+    """Fill the impulses with the solution, in lanes where it is `wanted` (a mask, or True); returns the residual."""
     most = system.constraints.nimpulse + TILE
-    impulse, speed, mode, trial, step = system.impulse, *(memory(most) for _ in range(4))
+    speed, mode, trial, step = (memory(most) for _ in range(4))
     below, above, exact = memory(most), memory(most), memory(most)  # α, and impulses of the modes
     error, scale, best = memory(1), memory(1), memory(1)
     n = system.count
@@ -53,9 +53,9 @@ def solve_interior_point(system: System, solver: InteriorPoint) -> Scalar:
     for r in loop(n):
         low, high = has_bounds(system, r)
         below[r], above[r] = select(low, scale[0] + 1e-12, 0.0), select(high, scale[0] + 1e-12, 0.0)
-    error[0] = residual(system, impulse, speed)
-    for _ in while_any(lambda: error[0] > solver.tolerance, solver.max_iterations):
-        active = error[0] > solver.tolerance
+    error[0] = select(wanted, residual(system, impulse, speed), 0.0)
+    for _ in while_any(lambda: error[0] > tolerance, max_iterations):
+        active = error[0] > tolerance
         newton_step(system, impulse, speed, below, above, step, active)
         now = residual(system, impulse, speed)
         error[0] = select(active, now, error[0])
@@ -64,8 +64,8 @@ def solve_interior_point(system: System, solver: InteriorPoint) -> Scalar:
             for r in loop(n):
                 exact[r] = impulse[r]
             best[0] = select(near, now, 0.0)
-            refine(system, exact, speed, trial, mode, best, solver.tolerance, 1)
-            done = near & (best[0] <= solver.tolerance)
+            refine(system, exact, speed, trial, mode, best, tolerance, 1)
+            done = near & (best[0] <= tolerance)
             for r in loop(n):
                 impulse[r] = select(done, exact[r], impulse[r])
             error[0] = select(done, best[0], error[0])
