@@ -1,7 +1,7 @@
 """Time backdrive and its peers on the same models, in one run, and check that they computed the same.
 
     python -m benchmarks                    all tables, minutes
-    python -m benchmarks --quick            all tables, rougher, within a minute
+    python -m benchmarks --quick            all tables, rougher, in a minute or two
     python -m benchmarks --only gradient    one table (repeat for more)
 
 The tables also go to results/benchmarks.json and results/benchmarks.md. A missed target is shown and is no
@@ -23,12 +23,12 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from . import report
 from .timing import Run
 
-SECTIONS = ("smooth", "gradient", "pendulum", "memory", "startup")
+SECTIONS = ("smooth", "gradient", "contact", "pendulum", "memory", "startup")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="shorter measurements, within a minute")
+    parser.add_argument("--quick", action="store_true", help="shorter measurements, a minute or two")
     parser.add_argument("--only", action="append", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS))
     parser.add_argument("--output", type=Path, default=Path("results"), help="folder for results (%(default)s)")
     options = parser.parse_args()

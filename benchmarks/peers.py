@@ -17,16 +17,23 @@ Array = np.ndarray
 
 
 class MuJoCo:
-    """Smooth dynamics by semi-implicit Euler: contact, limits and constraints are switched off."""
+    """By semi-implicit Euler. Unless `contact`: contact, limits and constraints are switched off."""
 
-    def __init__(self, mjcf: str, geoms: bool = True) -> None:
+    def __init__(
+        self, mjcf: str, geoms: bool = True, contact: bool = False, dt: float = DT, elliptic: bool = False
+    ) -> None:
         spec = mujoco.MjSpec.from_string(mjcf)
         for geom in [] if geoms else list(spec.geoms):
             spec.delete(geom)
         self.model = spec.compile()
         off = mujoco.mjtDisableBit
-        self.model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_CONSTRAINT
-        self.model.opt.timestep = DT
+        if contact:  # islands cost more than they bring if all feet stand on one floor
+            self.model.opt.disableflags |= off.mjDSBL_ISLAND | off.mjDSBL_MIDPHASE | off.mjDSBL_SENSOR
+        else:
+            self.model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_CONSTRAINT
+        if elliptic:
+            self.model.opt.cone = mujoco.mjtCone.mjCONE_ELLIPTIC
+        self.model.opt.timestep = dt
         self.data = mujoco.MjData(self.model)
 
     def roller(self, q: Array, v: Array, controls: Array, threads: int = 1) -> Callable[[], tuple[Array, Array]]:
@@ -43,6 +50,19 @@ class MuJoCo:
             return out[..., 1 : 1 + nq], out[..., 1 + nq :]
 
         return call
+
+    def contacts(self, q: Array, v: Array, controls: Array) -> Array:
+        """How many there are in every step, [B, T]."""
+        m, d = self.model, self.data
+        counts = np.zeros(controls.shape[:2], int)
+        for b, t in np.ndindex(*counts.shape):
+            if t == 0:
+                mujoco.mj_resetData(m, d)
+                d.qpos, d.qvel = q[b], v[b]
+            d.ctrl = controls[b, t]
+            mujoco.mj_step(m, d)
+            counts[b, t] = d.ncon
+        return counts
 
     def gradient(self, q: Array, v: Array, controls: Array, centered: bool) -> tuple[Array, Array]:
         """Of |q_T|² + |v_T|², one environment: for its start [2 nv] (tangent) and controls [T, nu].

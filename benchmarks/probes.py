@@ -22,12 +22,15 @@ def import_time() -> dict[str, float]:
     return {"torch": middle - start, "backdrive": time.perf_counter() - middle}
 
 
-def first_use(specialize: bool) -> dict[str, float]:
-    """Seconds from a loaded model to the results of the first rollout, and on to its first gradient."""
-    from .robots import laikago
+def first_use(specialize: bool, name: str) -> dict[str, float]:
+    """Seconds from a loaded model to the results of the first rollout, and on to its first gradient.
 
-    robot = laikago()
-    state, controls = robot.motion(1, 1)
+    name: a function of ``robots``. Those that stand do so, with contact.
+    """
+    from . import robots
+
+    robot = getattr(robots, name)()
+    state, controls = robot.stance(1, 1) if isinstance(robot, robots.Standing) else robot.motion(1, 1)
     controls.requires_grad_()
     start = time.perf_counter()
     path = robot.simulator(specialize=specialize).rollout(state, controls)

@@ -1,7 +1,8 @@
 """Gradients of motions with contact against central differences, away from where contacts change.
 
 A motion with contact is smooth piece by piece. Differences of two step sizes that disagree, or second differences that
-do not fall with the step, show an edge of a piece nearby: such components are left out, and counted.
+do not fall with the step, show an edge of a piece nearby: such components are left out, and counted; likewise samples
+for which the solver does not converge.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Tally:
 
 
 def motion_loss(sim: bd.Simulator, inputs: Inputs, steps: int, adjoint=None) -> tuple[Tensor, Tensor]:
-    """A random linear function of all states of a rollout, [S], and the contacts at every step, [S, T].
+    """A random linear function of all states of a rollout, [S], and the contacts at every step, [S, T]; -1 where the
+    solver did not converge.
 
     inputs: q, v, and controls [S, T, nu], wrenches [S, T, nbody, k] if they are given; all else are parameters.
     """
@@ -51,8 +53,7 @@ def motion_loss(sim: bd.Simulator, inputs: Inputs, steps: int, adjoint=None) -> 
     of_q, of_v = weights(steps + 1, sim.model.nq, seed=1), weights(steps + 1, sim.model.nv, seed=2)
     kept = path.steps
     loss = (path.q * of_q[kept, None]).sum((0, 2)) + (path.v * of_v[kept, None]).sum((0, 2))
-    assert path.status.converged.all(), "the solver did not converge"
-    return loss, path.status.contacts.T
+    return loss, torch.where(path.status.converged, path.status.contacts, -1).T
 
 
 def gradients(sim: bd.Simulator, inputs: Inputs, steps: int, adjoint=None) -> Inputs:
@@ -71,9 +72,11 @@ def check_gradients(
     mine = gradients(sim, inputs, steps)
     samples = len(inputs["q"])
     for name, x in inputs.items():
+        if not x.numel():
+            continue
         right, allowed, smooth = _differences(reference or sim, inputs, name, steps, step)
         found = mine[name].reshape(samples, -1)
-        assert torch.isfinite(found).all(), f"{name}: the gradient is not finite"
+        assert not smooth.any() or torch.isfinite(found[smooth]).all(), f"{name}: the gradient is not finite"
         error = (found - right).abs() / allowed
         tally.total += x.numel()
         tally.counted += int(smooth.sum())
@@ -121,8 +124,8 @@ def _differences(
     scale = fine.abs().amax(1, keepdim=True)
     rounding = ROUNDING * loss.abs().amax(-1) / h
     allowed = RELATIVE * fine.abs() + FLOOR * scale + rounding + 1e-300
-    smooth = (contacts == contacts[:, :, :1]).all(-1).all(-1)
-    smooth &= (coarse - fine).abs() <= 0.3 * allowed
+    smooth = ((contacts == contacts[:, :, :1]) & (contacts >= 0)).all(-1).all(-1)
+    smooth &= (coarse - fine).abs() <= 0.1 * allowed
     # A kink at the very point: both differences give the mean of its slopes.
     smooth &= (bend_half <= 0.8 * bend) | (bend_half <= 1e-6 * scale + rounding)
     return fine, allowed, smooth

@@ -13,7 +13,14 @@ import backdrive as bd
 
 TRIANGLE = ((-0.23, -0.17), (0.3, -0.2), (0.05, 0.3))
 PENTAGON = tuple((0.3 * np.cos(t) + 0.02, 0.25 * np.sin(t)) for t in 2 * np.pi * (np.arange(5) + 0.2) / 5)
-ROCK = ((-0.3, -0.2, -0.15), (0.3, -0.25, -0.2), (0.05, 0.3, -0.1), (0.0, -0.05, 0.35), (-0.1, 0.25, 0.2), (0.2, 0.1, 0.3))
+ROCK = (
+    (-0.3, -0.2, -0.15),
+    (0.3, -0.25, -0.2),
+    (0.05, 0.3, -0.1),
+    (0.0, -0.05, 0.35),
+    (-0.1, 0.25, 0.2),
+    (0.2, 0.1, 0.3),
+)
 
 SHAPES: dict[int, dict[str, bd.model.Shape]] = {
     2: {
@@ -48,7 +55,7 @@ def pair_model(dim: int, a: str, b: str, gravity: bool = True, static: bool = Fa
     """Two bodies of these shapes that move freely (a plane, or with `static` the second, is fixed in the world)."""
     scene = bd.Scene(dim, gravity=None if gravity else (0.0,) * dim)
     for k, name in enumerate((a, b)):
-        material = {"friction": 0.4 + 0.2 * k, "restitution": 0.0, "softness": 0.0}
+        material = {"friction": 0.1 + 0.2 * k, "restitution": 0.0, "softness": 0.0}
         if name == "plane" or (static and k == 1):
             scene.add_static(SHAPES[dim][name], name="static", **material)
             continue
@@ -97,7 +104,7 @@ def touching_states(
         each = np.arange(samples)
         near, far = trial[last, each], trial[np.minimum(last + 1, 64), each]
     q[:, :dim] += (0.5 * (near + far) - rng.uniform(*depth, samples))[:, None] * away
-    v = speed * rng.normal(size=(samples, model.nv)) * 0.5
+    v = speed * rng.normal(size=(samples, model.nv))
     v[:, :dim] -= 1.5 * speed * away
     return torch.tensor(q), torch.tensor(v)
 
@@ -126,12 +133,27 @@ def parameters(model: bd.Model, samples: int, *names: str, spread: float = 0.0, 
     return result
 
 
+def near_limits(model: bd.Model, q: Tensor, v: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
+    """States in which about half of the joints with limits are about to reach one of them."""
+    rng, q, v = np.random.default_rng(seed), q.clone(), v.clone()
+    low, high = model.parameter("limit_low"), model.parameter("limit_high")
+    for k, link in enumerate(model.limit_link.tolist()):
+        at, dof = int(model.qadr[link]), int(model.vadr[link])
+        for s in range(len(q)):
+            side = rng.integers(4)
+            if side < 2:
+                gap, speed = rng.uniform(-0.005, 0.01), rng.uniform(0.5, 2.0)
+                q[s, at] = low[k] + gap if side == 0 else high[k] - gap
+                v[s, dof] = -speed if side == 0 else speed
+    return q, v
+
+
 # ---------------------------------------------------------------------------------------------- robots and linkages
 
 
 @functools.cache
 def walker(dim: int, ground: bool = True) -> bd.Model:
-    """A body on two legs with every kind of shape on it, limits, joint friction, springs and motors, over the ground."""
+    """A body on two legs with many shapes, limits, joint friction, springs and motors, over the ground."""
     scene = bd.Scene(dim)
     if ground:
         scene.add_static(SHAPES[dim]["plane"], friction=0.7)

@@ -51,18 +51,22 @@ def choose(condition: Scalar, a: Vec, b: Vec) -> Vec:
     return tuple(select(condition, x, y) for x, y in zip(a, b, strict=True))
 
 
-def point_edge(point: Vec, edge: Edge) -> tuple[Scalar, Vec]:
-    """The distance of a point from an edge (negative behind it), and the direction in which it grows."""
+def point_edge(point: Vec, edge: Edge, slack: float = 0.0) -> tuple[Scalar, Vec]:
+    """The distance of a point from an edge (negative behind it), and the direction in which it grows.
+
+    slack: the part of its length by which the edge is taken to be longer: a corner above its end is not beyond it.
+    """
     start, end = edge
     along, offset = sub(end, start), sub(point, start)
     inverse = 1.0 / sqrt(dot(along, along))
     part = dot(offset, along) * (inverse * inverse)
     outward = scale(inverse, right_of(along))
-    beyond = (part < 0.0) | (part > 1.0)
+    height = dot(offset, outward)
+    beyond = (part < -slack) | (part > 1.0 + slack)
     nearest = clip(part, 0.0, 1.0)
     corner = tuple(select(beyond, o - nearest * x, n) for o, x, n in zip(offset, along, outward, strict=True))
     distance, direction = direction_of(corner, outward)
-    return select(beyond, distance, dot(offset, outward)), choose(beyond, direction, outward)
+    return select(beyond, distance, height), choose(beyond, direction, outward)
 
 
 def touch_at(gap: Scalar, surface: Vec, normal: Vec) -> Touch:
@@ -197,7 +201,7 @@ def polygon_polygon(a: Solid, b: Solid, features: Vec) -> list[Touch]:
     for beyond, corner, end_of_mine in ((first > 1.0, facing_start, end), (last < 0.0, facing_end, start)):
         point = choose(beyond, end_of_mine, corner)
         edge = choose(beyond, facing_start, start), choose(beyond, facing_end, end)
-        gap, outward = point_edge(point, edge)
+        gap, outward = point_edge(point, edge, slack=1e-9)
         x, y = (p - 0.5 * gap * n for p, n in zip(point, outward, strict=True))
         s = select(beyond, -sign, sign)
         touches.append(Touch(gap, (x, y, 0.0), (s * outward[0], s * outward[1], 0.0)))

@@ -177,7 +177,7 @@ def constrain(
         # Equations need it also where they are not violated: their derivative is not zero.
         for _ in when(any_lane(worst[0] > 0.0) | (constraints.head("nequality") > 0)):
             outcome.corrected[0] = 1
-            correct(system, solver.erp / times.left, outcome.correction)
+            correct(system, solver.erp, times.left, outcome.correction)
             zero(nv, outcome.pseudo)
             apply(world, dynamics, q, system, outcome.correction, outcome.pseudo, outcome.pseudo_caused)
             for k in loop(nv):
@@ -236,8 +236,12 @@ def write_forces(constraints: Constraints, outcome: Constrained, h: Scalar, forc
 
 def corrects(system: System, r: Any) -> Any:
     """Whether row r takes part in correcting positions (mask): equations, and what has penetrated."""
-    equation = (system.low[r] <= -INFINITE) & (system.high[r] >= INFINITE)
-    return equation | (system.violation[r] < 0.0)
+    return is_equation(system, r) | (system.violation[r] < 0.0)
+
+
+def is_equation(system: System, r: Any) -> Any:
+    """Whether row r is an equation (mask)."""
+    return (system.low[r] <= -INFINITE) & (system.high[r] >= INFINITE)
 
 
 def correction_matrix(system: System) -> None:
@@ -252,10 +256,11 @@ def correction_matrix(system: System) -> None:
     factor_lu(B, n)
 
 
-def correct(system: System, rate: Scalar, correction: Any) -> None:
-    """π with J A⁻¹ Jᵀ π = -rate · violation on these rows."""
+def correct(system: System, erp: float, left: Scalar, correction: Any) -> None:
+    """π with J A⁻¹ Jᵀ π = -violation / left on the rows that correct positions; of penetrations, a part `erp` of that."""
     correction_matrix(system)
     for r in loop(system.count):
+        rate = select(is_equation(system, r), 1.0 / left, erp / left)
         correction[r] = select(corrects(system, r), -rate * system.violation[r], 0.0)
     solve_lu(system.B, system.count, correction)
 

@@ -74,7 +74,7 @@ class RowPower:
     """Adds the gradient of `scale` times the sum over all rows (see above) to poses, coordinates and constants.
 
     poses: over links, with the twists of v⁺ and n (and v, if contacts bounce); bars: gradients with respect to them.
-    positions: the rows are those that correct positions, by `rate` times their violation.
+    positions: the rows are those that correct positions.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class RowPower:
             def power(each: EqualityKind, numbers: RowNumbers, a: Vec, b: Vec, record: Vec) -> Scalar:
                 row, error = equality_row(each, record, a[:12], b[:12])
                 total, _ = self._power(numbers, row, a, b)
-                return total - numbers.free * (self.rate * error) if self.positions else total
+                return total - numbers.free * (error / self.times.left) if self.positions else total
 
             for each in EqualityKind:
                 for _ in when(kind == int(each)):

@@ -21,14 +21,14 @@ class ProjectedGaussSeidel:
     """The solver of the 2016 and 2021 papers: sweeps over the rows, starting from the impulses of the step before.
 
     iterations: at most so many sweeps; tolerance: the residual at which they end, a speed in m/s relative to 1 + the
-    largest in the step (in float32 at least 1e-5). erp: the part of a penetration or drift that a step corrects. cfm:
+    largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm:
     softness of all constraints, (m/s) per N s. exact: see between the sweeps whether the impulses tell which contacts
     stick, slide and separate, since then a linear solve gives the solution itself; and where the sweeps do not get
     there, use the interior point method. Without, convergence is left to the sweeps alone.
     """
 
     iterations: int = 30
-    tolerance: float = 1e-11
+    tolerance: float = 1e-10
     erp: float = 0.2
     cfm: float = 0.0
     exact: bool = True

@@ -19,6 +19,7 @@ from .linear import TILE, factor_lu, solve_lu
 from .system import INFINITE, System
 
 SHORT = 0.99  # a step goes at most so much of the way to a bound
+WORSE = 1e3  # a step may increase the residual, but not by so much
 NEAR = 1e-2  # from this residual on, the modes are tried
 
 
@@ -27,12 +28,12 @@ class InteriorPoint:
     """Newton's method on the complementarity conditions, accurate also for stacks and large ratios of masses.
 
     max_iterations: at most so many steps; tolerance: the residual at which they end, a speed in m/s relative to 1 + the
-    largest in the step (in float32 at least 1e-5). erp: the part of a penetration or drift that a step corrects. cfm:
+    largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm:
     softness of all constraints, (m/s) per N s.
     """
 
     max_iterations: int = 40
-    tolerance: float = 1e-11
+    tolerance: float = 1e-10
     erp: float = 0.2
     cfm: float = 0.0
 
@@ -42,7 +43,7 @@ def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iteratio
     most = system.constraints.nimpulse + TILE
     speed, mode, trial, step = (memory(most) for _ in range(4))
     below, above, exact = memory(most), memory(most), memory(most)  # α, and impulses of the modes
-    error, scale, best = memory(1), memory(1), memory(1)
+    error, scale, best, going = (memory(1) for _ in range(4))
     n = system.count
     scale[0] = 0.0
     for r in loop(n):
@@ -54,12 +55,20 @@ def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iteratio
         low, high = has_bounds(system, r)
         below[r], above[r] = select(low, scale[0] + 1e-12, 0.0), select(high, scale[0] + 1e-12, 0.0)
     error[0] = select(wanted, residual(system, impulse, speed), 0.0)
-    for _ in while_any(lambda: error[0] > tolerance, max_iterations):
-        active = error[0] > tolerance
+    going[0] = error[0]
+    for _ in while_any(lambda: going[0] > tolerance, max_iterations):
+        active = going[0] > tolerance
+        for r in loop(n):
+            exact[r] = impulse[r]
         newton_step(system, impulse, speed, below, above, step, active)
         now = residual(system, impulse, speed)
-        error[0] = select(active, now, error[0])
-        near = active & (now < NEAR)
+        # Where it stagnates, slacks underflow in the end: what is no number, or worse by much, is not taken.
+        taken = active & (now < WORSE * error[0])
+        for r in loop(n):
+            impulse[r] = select(taken, impulse[r], exact[r])
+        error[0] = select(taken, now, error[0])
+        going[0] = select(taken, now, 0.0)
+        near = taken & (now < NEAR)
         for _ in when(any_lane(near)):
             for r in loop(n):
                 exact[r] = impulse[r]
@@ -69,6 +78,7 @@ def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iteratio
             for r in loop(n):
                 impulse[r] = select(done, exact[r], impulse[r])
             error[0] = select(done, best[0], error[0])
+            going[0] = select(done, 0.0, going[0])
             speeds_after(system, impulse, speed)
     return error[0]
 
