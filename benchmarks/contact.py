@@ -73,6 +73,7 @@ class Scenario:
         self.state, self.controls = settle(self.simulators[DEFAULT], robot, batch, ALONE)
         self.mujoco = MuJoCo(robot.mjcf, contact=True, dt=robot.dt)
         self.elliptic = MuJoCo(robot.mjcf, contact=True, dt=robot.dt, elliptic=True)
+        self.plain = MuJoCo(robot.mjcf, contact=True, dt=robot.dt, tuned=False)
         before = round(SETTLE / robot.dt)
         state, controls = first(SLICE, *robot.stance(batch, before + ALONE))
         q, v = self.mujoco.roller(state.q.numpy(), state.v.numpy(), _swap(controls[:before]))()
@@ -89,6 +90,7 @@ class Scenario:
         cases: dict[str, Case] = {
             "MuJoCo": self.theirs(self.mujoco),
             "MuJoCo, elliptic": self.theirs(self.elliptic),
+            "MuJoCo, plain": self.theirs(self.plain),
             "MuJoCo, one": (alone, ALONE),
         }
         for name, simulator in self.simulators.items():
@@ -100,6 +102,7 @@ class Scenario:
         batch = f"batch {self.batch:,}"
         _row(table, time, "MuJoCo", "MuJoCo, pyramidal cone (below: “MuJoCo”)", "MuJoCo")
         _row(table, time, "MuJoCo, elliptic", "MuJoCo, elliptic cone", "MuJoCo")
+        _row(table, time, "MuJoCo, plain", "MuJoCo, its default options (with islands)", "MuJoCo")
         for name in SOLVERS:
             bound = 15 if name == DEFAULT else None
             _row(table, time, name, f"backdrive, {batch}, {name}", "MuJoCo", bound)

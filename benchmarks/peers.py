@@ -20,7 +20,13 @@ class MuJoCo:
     """By semi-implicit Euler. Unless `contact`: contact, limits and constraints are switched off."""
 
     def __init__(
-        self, mjcf: str, geoms: bool = True, contact: bool = False, dt: float = DT, elliptic: bool = False
+        self,
+        mjcf: str,
+        geoms: bool = True,
+        contact: bool = False,
+        dt: float = DT,
+        elliptic: bool = False,
+        tuned: bool = True,
     ) -> None:
         spec = mujoco.MjSpec.from_string(mjcf)
         for geom in [] if geoms else list(spec.geoms):
@@ -28,7 +34,8 @@ class MuJoCo:
         self.model = spec.compile()
         off = mujoco.mjtDisableBit
         if contact:  # islands cost more than they bring if all feet stand on one floor
-            self.model.opt.disableflags |= off.mjDSBL_ISLAND | off.mjDSBL_MIDPHASE | off.mjDSBL_SENSOR
+            if tuned:
+                self.model.opt.disableflags |= off.mjDSBL_ISLAND | off.mjDSBL_MIDPHASE | off.mjDSBL_SENSOR
         else:
             self.model.opt.disableflags |= off.mjDSBL_CONTACT | off.mjDSBL_LIMIT | off.mjDSBL_CONSTRAINT
         if elliptic:

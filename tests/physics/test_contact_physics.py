@@ -38,7 +38,7 @@ def stack(dim, count):
 
 
 def momentum(path, masses, dim):
-    """How much the impulses of each step change the linear and angular momentum of free bodies: zero, if they are right.
+    """How much the impulses of each step change the linear and angular momentum of free bodies: zero, if right.
 
     masses: mass and moments of inertia of the bodies. Positions are those before the step.
     """
@@ -101,8 +101,10 @@ def test_a_stack_of_ten_boxes_stands(dim, solver):
     assert path.status.depth.max() < 1e-4 * 0.2
 
 
-@pytest.mark.parametrize("shape", [bd.Sphere(0.3), bd.Capsule(0.15, 0.5), bd.Cylinder(0.2, 0.5), bd.Box(0.4, 0.5, 0.3), bd.Convex(ROCK)],
-                         ids=lambda s: type(s).__name__)  # fmt: skip
+SOLIDS = (bd.Sphere(0.3), bd.Capsule(0.15, 0.5), bd.Cylinder(0.2, 0.5), bd.Box(0.4, 0.5, 0.3), bd.Convex(ROCK))
+
+
+@pytest.mark.parametrize("shape", SOLIDS, ids=lambda shape: type(shape).__name__)
 def test_bodies_come_to_rest_on_the_ground(shape):
     scene = ground(3)
     quaternion = np.array([0.9, 0.3, 0.2, 0.1]) / np.linalg.norm([0.9, 0.3, 0.2, 0.1])
@@ -259,7 +261,8 @@ def test_a_robot_that_drops_has_gradients_after_5000_steps():
 
 def leg(name, x, y):
     return f"""<body name="{name}" pos="{x} {y} 0"><joint name="{name} hip" axis="0 1 0" stiffness="150" damping="4"/>
-    <inertial pos="0 0 -.1" mass="1" diaginertia=".004 .004 .001"/><geom type="capsule" size=".02" fromto="0 0 0 0 0 -.2"/>
+    <inertial pos="0 0 -.1" mass="1" diaginertia=".004 .004 .001"/>
+    <geom type="capsule" size=".02" fromto="0 0 0 0 0 -.2"/>
     <body name="{name} shank" pos="0 0 -.2"><joint name="{name} knee" axis="0 1 0" stiffness="150" damping="4"/>
     <inertial pos="0 0 -.1" mass=".4" diaginertia=".002 .002 .0005"/>
     <geom name="{name} foot" type="sphere" size=".03" pos="0 0 -.2" contype="1" friction="0.8"/></body></body>"""
@@ -294,7 +297,8 @@ def test_a_resting_robot_as_in_mujoco():
 def test_a_sliding_block_as_in_mujoco():
     """The same distance, up to MuJoCo's soft contact, which lets a block creep."""
     mujoco = pytest.importorskip("mujoco")
-    text = """<mujoco><option timestep="0.001" cone="elliptic"/><worldbody><geom type="plane" size="9 9 1" friction="0.3"/>
+    text = """<mujoco><option timestep="0.001" cone="elliptic"/><worldbody>
+    <geom type="plane" size="9 9 1" friction="0.3"/>
     <body name="block" pos="0 0 .1"><freejoint/><geom type="box" size=".2 .15 .1" mass="2" friction="0.3"/></body>
     </worldbody></mujoco>"""
     model = bd.load(text)

@@ -152,7 +152,8 @@ def test_motors_that_switch_at_a_limit():
     assert report.switched == [1]
     assert report.ok
     text = str(report)
-    assert "switch" in text and "a contact or limit switches within the difference at steps 1: no derivative there" in text
+    assert "switch" in text
+    assert "a contact or limit switches within the difference at steps 1: no derivative there" in text
     assert float(report.steps["controls"][1]) > 0.1  # the difference sees half of it
 
 

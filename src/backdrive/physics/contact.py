@@ -257,7 +257,7 @@ def correction_matrix(system: System) -> None:
 
 
 def correct(system: System, erp: float, left: Scalar, correction: Any) -> None:
-    """π with J A⁻¹ Jᵀ π = -violation / left on the rows that correct positions; of penetrations, a part `erp` of that."""
+    """π with J A⁻¹ Jᵀ π = -violation / left on the rows that correct positions; of penetrations a part `erp` of it."""
     correction_matrix(system)
     for r in loop(system.count):
         rate = select(is_equation(system, r), 1.0 / left, erp / left)
