@@ -43,7 +43,7 @@ from .constraints import (
     row_speed,
 )  # fmt: skip
 from .dynamics import Dynamics, expand
-from .gauss_seidel import ProjectedGaussSeidel, solve_gauss_seidel
+from .gauss_seidel import ProjectedGaussSeidel, solve_by_sweeps, solve_gauss_seidel
 from .interior_point import InteriorPoint, solve_interior_point
 from .kinematics import turn
 from .linear import TILE, factor_lu, solve_lu
@@ -160,6 +160,8 @@ def constrain(
         if isinstance(solver, InteriorPoint):
             iterations, tolerance = solver.max_iterations, solver.tolerance
             numbers[0] = solve_interior_point(system, system.impulse, True, iterations, tolerance)
+            for _ in when(any_lane(numbers[0] > tolerance)):  # as with very unlike masses
+                numbers[0] = solve_by_sweeps(system, iterations, tolerance, exact=True)
         else:
             numbers[0] = solve_gauss_seidel(system, solver)
         for r in loop(rows):

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..compiler import Scalar, any_lane, carry, clip, loop, memory, select, when, while_any
 from .complementarity import bounds, diagonal, refine, residual
-from .interior_point import solve_interior_point
+from .interior_point import check_settings, solve_interior_point
 from .linear import TILE
 from .system import System
 
@@ -33,47 +33,53 @@ class ProjectedGaussSeidel:
     cfm: float = 0.0
     exact: bool = True
 
+    def __post_init__(self) -> None:
+        check_settings(self, "iterations")
+
 
 def sweep(system: System, impulse: Any, active: Any) -> None:
     """λ ← clip(λ - w / d), row by row, in the lanes that are `active` (mask)."""
-    n, total = system.count, carry(TILE)
+    n, total = system.count, carry(1)
     for r in loop(n):
         row = system.W.at(r * n)
         total[0] = system.b[r] + system.extra[r] * impulse[r]
-        for k in range(1, TILE):
-            total[k] = 0.0
         for m in loop(n // TILE):
             w, x = row.get(m, TILE), impulse.get(m, TILE)
             for k in range(TILE):
-                total[k] = total[k] + w[k] * x[k]
+                total[0] = total[0] + w[k] * x[k]
         speed = total[0]
-        for k in range(1, TILE):
-            speed = speed + total[k]
         low, high = bounds(system, impulse, r)
         x = impulse[r]
         impulse[r] = select(active, clip(x - speed / diagonal(system, r), low, high), x)
 
 
-def solve_gauss_seidel(system: System, solver: ProjectedGaussSeidel) -> Scalar:
+def solve_by_sweeps(system: System, iterations: int, tolerance: float, exact: bool) -> Scalar:
     """From the impulses of the system to its solution, in place; returns the residual."""
     most = system.constraints.nimpulse + TILE
-    impulse, speed, tolerance = system.impulse, memory(most), solver.tolerance
-    mode, trial, error = memory(most), memory(most), memory(1)
+    impulse, speed, mode, trial, error = system.impulse, memory(most), memory(most), memory(most), memory(1)
     error[0] = residual(system, impulse, speed)
-    sweeps = SWEEPS if solver.exact else 1
-    for _ in while_any(lambda: error[0] > tolerance, -(-solver.iterations // sweeps)):
-        if solver.exact:
+    sweeps = SWEEPS if exact else 1
+    for _ in while_any(lambda: error[0] > tolerance, -(-iterations // sweeps)):
+        if exact:
             refine(system, impulse, speed, trial, mode, error, tolerance, NEWTON)
         active = error[0] > tolerance
         for _ in while_any(lambda: error[0] > tolerance, sweeps):
             sweep(system, impulse, active)
         error[0] = select(active, residual(system, impulse, speed), error[0])
+    return error[0]
+
+
+def solve_gauss_seidel(system: System, solver: ProjectedGaussSeidel) -> Scalar:
+    """`solve_by_sweeps`, and where that is not enough, the interior point method."""
+    error = memory(1)
+    error[0] = solve_by_sweeps(system, solver.iterations, solver.tolerance, solver.exact)
     if solver.exact:
-        failed = error[0] > tolerance
+        failed = error[0] > solver.tolerance
         for _ in when(any_lane(failed)):
-            other = solve_interior_point(system, trial, failed, STEPS, tolerance)
+            trial = memory(system.constraints.nimpulse + TILE)
+            other = solve_interior_point(system, trial, failed, STEPS, solver.tolerance)
             better = failed & (other < error[0])
             for r in loop(system.count):
-                impulse[r] = select(better, trial[r], impulse[r])
+                system.impulse[r] = select(better, trial[r], system.impulse[r])
             error[0] = select(better, other, error[0])
     return error[0]

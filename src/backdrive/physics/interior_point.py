@@ -10,6 +10,7 @@ the size of λ.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,7 +26,7 @@ NEAR = 1e-2  # from this residual on, the modes are tried
 
 @dataclass(frozen=True)
 class InteriorPoint:
-    """Newton's method on the complementarity conditions, accurate also for stacks and large ratios of masses.
+    """Newton's method on the complementarity conditions; what it does not solve is left to Gauss-Seidel sweeps.
 
     max_iterations: at most so many steps; tolerance: the residual at which they end, a speed in m/s relative to 1 + the
     largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm:
@@ -36,6 +37,24 @@ class InteriorPoint:
     tolerance: float = 1e-10
     erp: float = 0.2
     cfm: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_settings(self, "max_iterations")
+
+
+def check_settings(solver: Any, count: str) -> None:
+    """Raise for numbers that no solver can have; count: the name of its number of iterations."""
+    most, name = getattr(solver, count), type(solver).__name__
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ValueError(f"{name}: {count} must be an integer >= 1, got {most!r}")
+    for field, fine, rule in (
+        ("tolerance", lambda x: x > 0, "> 0"),
+        ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
+        ("cfm", lambda x: x >= 0, ">= 0"),
+    ):
+        x = getattr(solver, field)
+        if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or not fine(x):
+            raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")
 
 
 def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iterations: int, tolerance: float) -> Scalar:

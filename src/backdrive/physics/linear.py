@@ -97,26 +97,27 @@ def _substitute(A: Any, n: Any, x: Any, lower: bool, transposed: bool) -> None:
     def entry(view: Any, r: int, c: int) -> Scalar:
         return view.at(c * n)[r] if transposed else view.at(r * n)[c]
 
+    # Terms are added in the order of columns, whatever the tiles: then rows and columns of zeros change no bit.
     for K in loop(tiles, reverse=not forward):
         for r in range(TILE):
             total[r] = x.at(K * TILE)[r]
         start, stop = (0, K) if forward else (K + 1, tiles)
-        for m in loop(stop, start=start):
+        within = range(TILE) if forward else range(TILE - 1, -1, -1)
+        for m in loop(stop, start=start, reverse=not forward):
             tile = A.at(m * rows + K * TILE) if transposed else A.at(K * rows + m * TILE)
             known = x.get(m, TILE)
             for r in range(TILE):
                 value = total[r]
-                for c in range(TILE):
+                for c in within:
                     value = value - entry(tile, r, c) * known[c]
                 total[r] = value
-        tile, value = A.at(K * rows + K * TILE), [total[r] for r in range(TILE)]
-        order = range(TILE) if forward else range(TILE - 1, -1, -1)
-        for r in order:
-            for c in range(r) if forward else range(r + 1, TILE):
-                value[r] = value[r] - entry(tile, r, c) * value[c]
+        tile, values = A.at(K * rows + K * TILE), [total[r] for r in range(TILE)]
+        for r in within:
+            for c in range(r) if forward else range(TILE - 1, r, -1):
+                values[r] = values[r] - entry(tile, r, c) * values[c]
             if not lower:
-                value[r] = value[r] * entry(tile, r, r)
-        x.put(K, value)
+                values[r] = values[r] * entry(tile, r, r)
+        x.put(K, values)
 
 
 @subroutine("lanes", "i", "lanes", "lanes")
