@@ -37,7 +37,7 @@ def test_ratios_of_masses(masses, solver):
     model = blocks([0.1, 0.3], masses=masses)
     path = bd.Simulator(model, 0.01, solver=solver).rollout(model.initial_state(), steps=100)
     assert path.status.converged.all()
-    # 1e6 kg on 1 kg: the regularisation, 1e-8 of the light one's inverse mass, yields by a millimetre per second at first.
+    # 1e6 kg on 1 kg: the regularisation, 1e-8 of the inverse mass of the light one, yields a millimetre per second.
     assert path.v.abs().max() < 2e-3 and path.v[-1].abs().max() < 1e-5
     assert path.status.depth.max() < 1e-5
 
