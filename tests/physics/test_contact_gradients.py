@@ -71,9 +71,6 @@ def test_shapes_that_lie_flat(dim, a):
     check_gradients(sim, inputs, 5).require("q", "v", "friction", "mass", "gravity")
 
 
-SOFT = 'the correction of penetrations uses the softness, and its adjoint ("positions" in RowPower) does not'
-
-
 def check_softness(depth):
     model = pair_model(2, "circle", "box")
     q, v = touching_states(model, 6, depth=depth)
@@ -86,7 +83,6 @@ def test_softness():
     check_softness((-0.005, -1e-3))
 
 
-@pytest.mark.xfail(strict=True, reason=SOFT)
 def test_softness_of_penetrations():
     check_softness((0.001, 0.01))
 

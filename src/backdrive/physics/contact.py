@@ -15,6 +15,7 @@ from ..compiler import (
     absolute,
     any_lane,
     carry,
+    clip,
     counters,
     is_constant,
     loop,
@@ -57,6 +58,7 @@ Solver = InteriorPoint | ProjectedGaussSeidel
 
 SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like a gap: by velocities
 LIMIT_SLOP = 1e-4  # rad or m, likewise
+REACH = 0.05  # m or rad: equations that are violated by more are corrected by so much a step
 LIMIT_MARGIN = 0.05  # limits count from so close on, rad or m; wider for what approaches fast
 ABOUT = 1e-6  # so close to a bound, relative to it, an impulse is at it
 
@@ -288,6 +290,11 @@ def violation(gap: Scalar, slop: Scalar) -> Scalar:
     return minimum(gap + slop, 0.0)
 
 
+def reachable(error: Scalar) -> Scalar:
+    """The part of a violation that is corrected in one step: contradictory equations must not throw bodies."""
+    return clip(error, -REACH, REACH)
+
+
 def contact_bias(gap: Scalar, slop: Scalar, restitution: Scalar, before: Scalar, hits: Any, left: Scalar) -> Scalar:
     """`gap_bias`; where a contact bounces (mask `hits`) e v⁻, with v⁻ = `before`, the normal speed before the step."""
     return select(hits, restitution * before, gap_bias(gap, slop, left))
@@ -328,7 +335,7 @@ class Builder:
                     self._add(
                         support, [row], [True], i, speeds=[self._speed(row, support)],
                         extra=[self._extra(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE], high=[INFINITE],
-                        mu=[0.0], violation=error,
+                        mu=[0.0], violation=reachable(error),
                     )  # fmt: skip
 
     def _joint(self, name: str, i: Any) -> tuple[Row, Any, Any, Scalar]:

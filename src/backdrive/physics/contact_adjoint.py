@@ -36,6 +36,7 @@ from .contact import (
     corrects,
     gap_bias,
     nearest_limit,
+    reachable,
     signed,
     split_touch,
 )  # fmt: skip
@@ -135,7 +136,7 @@ class RowPower:
             def power(each: EqualityKind, numbers: RowNumbers, a: Vec, b: Vec, record: Vec) -> Scalar:
                 row, error = equality_row(each, record, a[:12], b[:12])
                 total, _ = self._power(numbers, row, a, b)
-                return total - numbers.free * (error / self.times.left) if self.positions else total
+                return total - numbers.free * (reachable(error) / self.times.left) if self.positions else total
 
             for each in EqualityKind:
                 for _ in when(kind == int(each)):
@@ -205,9 +206,9 @@ class RowPower:
         rows = contact_rows(touch, contact.surface, constraints.dim, m)
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
-        if self.positions:
-            return total - normal.free * (self.rate * touch.gap)
         stuff = material(record_a, record_b, constraints.combine)
+        if self.positions:
+            return total - normal.free * (self.rate * touch.gap + stuff.softness * normal.impulse)
         before = powers[2] if constraints.bounces else 0.0
         bias = contact_bias(touch.gap, contact.slop, stuff.restitution, before, contact.hits, self.times.left)
         total = total - normal.free * (bias + stuff.softness * normal.impulse)
