@@ -15,6 +15,7 @@ from torch import Tensor
 
 from .compiler import Executable, Number, Rows, Table, run
 from .compiler.launch import float_bits, scratch_memory
+from .compiler.target import host
 from .model import layout
 from .physics.contact import FORCE
 from .physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
@@ -33,6 +34,7 @@ AUTO_LINKS = {2: 120, 3: 40}  # specialize="auto": up to so many links (in the p
 AUTO_VARYING = 64  # and so many constants that are given at run time
 LEAST_TOLERANCE_32 = 1e-5  # of solvers: what float32 can reach,
 REGULARISATION_32 = 1e-5  # with a regularisation that it does not lose
+MOST_MEMORY = 16e9  # bytes of address space for the matrices of a thread; only what contacts use is touched
 THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
 
@@ -65,6 +67,7 @@ class Program:
                 "constraint_ints": self.tables.ints.ctypes.data, "constraint_floats": self._floats.ctypes.data,
                 "npair": model.npair, "nslot": self.tables.nslot, "nsingle": self.tables.nsingle,
             }  # fmt: skip
+            self._require_memory()
         gravity = layout.gravity_start(model.nlink, model.nq, model.nu)
         limits = model.constants[layout.motor_start(model.nlink, model.nq) : gravity]
         limits = limits.reshape(model.nu, layout.MOTOR)[:, layout.CTRL_LOW : layout.FORCE_HIGH + 1]
@@ -73,6 +76,18 @@ class Program:
         self._masks: dict[str, np.ndarray] = {}
         self.number = next(_numbers)
         _programs[self.number] = self
+
+    def _require_memory(self) -> None:
+        """The matrix of all rows that there can be is dense: raise if it would not fit."""
+        assert self.tables is not None
+        rows = self.tables.nslot * (2 if self.model.dim == 2 else 1 + self.directions) + self.tables.nsingle
+        size = 2 * rows**2 * 8 * host().lanes(self.bits)
+        if size > MOST_MEMORY:
+            raise ValueError(
+                f"{self.model.npair:,} pairs of shapes may touch at {self.tables.nslot:,} places: the solver would "
+                f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet: "
+                "scene.exclude(a, b)"
+            )
 
     @staticmethod
     def of(number: int) -> Program:

@@ -53,12 +53,17 @@ class Truncated:
 class Simulator(nn.Module):
     """Steps of `dt` seconds of a model, differentiable.
 
-    integrator: `SemiImplicitEuler()` or `Midpoint()`. dtype: torch.float64 or torch.float32, of all tensors that go
-    in and come out. threads: at most so many; None: all cores. The number changes no bit of any result. specialize:
-    compile kernels for this very model (True: faster, a second or two once) or use those that serve every model
-    (False); "auto": True for models of up to 40 links (120 in 2D), as long as few of their constants are given as
-    parameters. nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and
-    status ("mark").
+    solver: of contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`.
+    integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
+    impacts: False, plain time stepping.
+    pyramid: sides of the friction pyramid in 3D, even, at least 4.
+    bounce_threshold: m/s; contacts that approach more slowly do not bounce.
+    dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
+    threads: at most so many; None: all cores. The number changes no bit of any result.
+    specialize: compile kernels for this very model (True: faster, a second or two once, with contact a few more) or use
+        those that serve every model with the same kinds of shapes (False); "auto": True for models of up to 40 links
+        (120 in 2D), as long as few of their constants are given as parameters.
+    nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status ("mark").
     """
 
     def __init__(
@@ -85,7 +90,8 @@ class Simulator(nn.Module):
             raise ValueError(f"impacts must be False (plain time stepping), got {impacts!r}")
         if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
-        if isinstance(bounce_threshold, bool) or not isinstance(bounce_threshold, (int, float)) or bounce_threshold < 0:
+        number = isinstance(bounce_threshold, (int, float)) and not isinstance(bounce_threshold, bool)
+        if not number or not bounce_threshold >= 0:  # nor NaN
             raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {bounce_threshold!r}")
         self.solver, self.impacts, self.pyramid, self.bounce_threshold = solver, impacts, pyramid, bounce_threshold
         if threads is not None:

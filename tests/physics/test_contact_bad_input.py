@@ -131,12 +131,21 @@ def test_many_contacts_at_once():
         ({"pyramid": 5}, "pyramid must be an even number"),
         ({"pyramid": 2}, "pyramid must be an even number"),
         ({"bounce_threshold": -1.0}, "bounce_threshold must be a speed"),
+        ({"bounce_threshold": math.nan}, "bounce_threshold must be a speed"),
         ({"impacts": True}, "impacts must be False"),
     ],
 )
 def test_wrong_settings(options, message):
     with pytest.raises((TypeError, ValueError), match=message):
         bd.Simulator(blocks([0.1]), 0.01, **options)
+
+
+def test_more_contacts_than_memory():
+    scene = bd.Scene(2)
+    for k in range(400):
+        scene.add_body(f"b{k}", bd.Circle(0.1), mass=1.0, position=(float(k), 0.0))
+    with pytest.raises(ValueError, match=r"79,800 pairs of shapes may touch .* Exclude pairs that never meet"):
+        bd.Simulator(scene.build(), 0.01)
 
 
 @pytest.mark.parametrize("pyramid", [4, 6, 8])

@@ -34,9 +34,6 @@ class Row(NamedTuple):
     force: Vec
 
 
-ROW = 9
-
-
 class Support(NamedTuple):
     """Two links (records), and the joints that move when they push each other; see `tables`."""
 

@@ -203,8 +203,8 @@ class System:
             for j in range(0, nv, CHUNK):
                 sum_up(j, min(CHUNK, nv - j))
 
-    def speeds(self, z: Any, result: Any, sign: float = 1.0) -> None:
-        """result [n] = ± J A⁻¹ τ, from z, the inward half of a solve with τ."""
+    def speeds(self, z: Any, result: Any) -> None:
+        """result [n] = J A⁻¹ τ, from z, the inward half of a solve with τ."""
         nv, total = self.nv, carry(3)
         for r in loop(self.count):
             for k in range(3):
@@ -212,4 +212,4 @@ class System:
             row = self.Y.at(r * nv)
             for k, j in enumerate(loop(nv)):
                 total[k % 3] = total[k % 3] + row[j] * z[j]
-            result[r] = sign * (total[0] + total[1] + total[2])
+            result[r] = total[0] + total[1] + total[2]
