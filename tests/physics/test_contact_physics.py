@@ -2,6 +2,7 @@
 
 import math
 
+import mujoco
 import numpy as np
 import pytest
 import torch
@@ -246,7 +247,6 @@ def test_limits_and_joint_friction_hold():
 
 
 def test_a_robot_that_drops_has_gradients_after_5000_steps():
-    pytest.importorskip("mujoco")
     model = bd.load(QUADRUPED)
     simulator = bd.Simulator(model, 0.002)
     start = model.initial_state()
@@ -277,7 +277,6 @@ QUADRUPED = f"""<mujoco><option timestep="0.002"/><default><geom contype="0" con
 
 def test_a_resting_robot_as_in_mujoco():
     """Forces on the feet, and the height: MuJoCo's contacts are soft and sink in by about a millimetre."""
-    mujoco = pytest.importorskip("mujoco")
     model = bd.load(QUADRUPED)
     path = bd.Simulator(model, 0.002).rollout(model.initial_state(), steps=4000)
     native = mujoco.MjModel.from_xml_string(QUADRUPED)
@@ -296,7 +295,6 @@ def test_a_resting_robot_as_in_mujoco():
 
 def test_a_sliding_block_as_in_mujoco():
     """The same distance, up to MuJoCo's soft contact, which lets a block creep."""
-    mujoco = pytest.importorskip("mujoco")
     text = """<mujoco><option timestep="0.001" cone="elliptic"/><worldbody>
     <geom type="plane" size="9 9 1" friction="0.3"/>
     <body name="block" pos="0 0 .1"><freejoint/><geom type="box" size=".2 .15 .1" mass="2" friction="0.3"/></body>
