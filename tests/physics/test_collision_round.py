@@ -154,8 +154,9 @@ def test_capsules_do_not_care_who_is_first(seed):
     a, b = both.solids
     other = meet((CAPSULE, CAPSULE), b, a)
     assert abs(other.gap - both.gap) < 1e-12
-    np.testing.assert_allclose(other.touches[0].point, both.touches[0].point, rtol=0, atol=1e-9)
-    np.testing.assert_allclose(np.negative(other.touches[0].normal), both.touches[0].normal, rtol=0, atol=1e-9)
+    deepest, same = (min(meeting.touches, key=lambda touch: touch.gap) for meeting in (both, other))
+    np.testing.assert_allclose(same.point, deepest.point, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(np.negative(same.normal), deepest.normal, rtol=0, atol=1e-9)
 
 
 UPRIGHT, LYING, SIDEWAYS = np.eye(3), about_y(np.pi / 2), np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]])
