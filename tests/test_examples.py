@@ -32,3 +32,17 @@ def test_a_robot_stands_on_its_feet(tmp_path):
     picture = tmp_path / "results" / "robot.png"
     example["draw"](result, picture)
     assert picture.stat().st_size > 10_000
+
+
+def test_a_pile_falls(tmp_path):
+    example = runpy.run_path(str(EXAMPLES / "falling_pile.py"))
+    result = example["fall"](Console(quiet=True))
+    path = result["path"]
+    assert path.status.finite.all()
+    assert path.status.contacts[-1] > 150
+    assert path.status.depth[-1] < 5e-3
+    assert result["influence"].isfinite().all()
+    assert (result["influence"] > 0).sum() > 10
+    picture = tmp_path / "results" / "pile.png"
+    example["draw"](result, picture)
+    assert picture.stat().st_size > 10_000

@@ -214,6 +214,8 @@ def pull_back(
     if path:
         steps, every, truncate, _ = settings
         integers = {"steps": steps, "truncate": min(truncate or steps + 1, steps + 1)}
+        if Program.of(program).sparse is not None:
+            integers["record"] = settings[3]
         if every > 1:
             kernel, integers["every"] = "checkpoint_adjoint", every
     elif form in OVER_TIME:
@@ -236,7 +238,7 @@ def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tenso
         if not plain or x.ndim > 2 or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
             return None
     batch = q.shape[0] if q.ndim == 2 else 1
-    if not 0 < batch * model.nlink < THREAD_WORK:
+    if not 0 < batch * model.nlink < THREAD_WORK or program.sparse is not None:
         return None
     q_next, v_next = torch.empty(q.shape, dtype=q.dtype), torch.empty(v.shape, dtype=v.dtype)
     status = np.empty((batch, program.status_size), np.float64 if program.bits == 64 else np.float32)

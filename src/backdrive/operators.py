@@ -31,6 +31,7 @@ from . import evaluation
 from .batching import vmap_evaluate, vmap_pull_back
 from .evaluation import output_shapes
 from .program import Program
+from .sparse.rollout import last_record
 
 ONE_STEP = (1, 1, 0, 0)  # settings of a rollout: one step, and only its end
 
@@ -145,6 +146,8 @@ def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
     if ctx.form == "rollout" and ctx.settings[3]:
         q, v = output[3], output[4]
     ctx.owner = Program.of(ctx.program)  # the graph may live longer than its Simulator
+    if ctx.form == "rollout" and ctx.owner.sparse is not None and (record := last_record()) is not None:
+        ctx.record, ctx.settings = record, [*ctx.settings[:3], ctx.settings[3] and record.number]
     ctx.save_for_backward(q, v, x, wrenches, constants)
 
 

@@ -23,6 +23,7 @@ from .physics.rollout import STATUS
 from .physics.step import Scheme
 from .physics.tables import constraint_tables
 from .physics.world import topology_table
+from .sparse.rollout import SparseProgram
 
 if TYPE_CHECKING:
     from .model import Model
@@ -38,12 +39,18 @@ MOST_MEMORY = 16e9  # bytes of address space for the matrices of a thread; only 
 THREAD_WORK = 20_000  # steps of links from which on another thread pays (a hand-over costs tens of µs)
 
 
+def has_restitution(model: Model) -> bool:
+    """Whether a shape bounces."""
+    start = layout.shape_start(model.nlink, model.nq, model.nu) + layout.RESTITUTION
+    return bool((model.constants[start :: layout.SHAPE][: model.nshape] > 0.0).any())
+
+
 class Program:
     """The kernels of one model with one step, integrator and dtype. Operators refer to it by its number."""
 
     def __init__(
         self, model: Model, h: float, scheme: Scheme, directions: int, dtype: torch.dtype, threads: int | None,
-        specialize: bool | str, nonfinite: str,
+        specialize: bool | str, nonfinite: str, sparse: bool = False,
     ) -> None:  # fmt: skip
         self.model, self.h, self.scheme, self.directions, self.dtype = model, h, scheme, directions, dtype
         self.specialize, self.nonfinite = specialize, nonfinite
@@ -60,7 +67,8 @@ class Program:
             "h": h, "topology": self._topology.ctypes.data,
             "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu, "nconst": len(model.constants),
         }  # fmt: skip
-        self.tables = constraint_tables(model) if scheme.stepping else None
+        self.sparse = SparseProgram(model, h, self.scheme, directions, self.bits, self.threads) if sparse else None
+        self.tables = constraint_tables(model) if scheme.stepping and not sparse else None
         if self.tables is not None:
             self._floats = self.tables.floats.astype(np.float64 if self.bits == 64 else np.float32)
             self._values |= {
@@ -85,8 +93,8 @@ class Program:
         if size > MOST_MEMORY:
             raise ValueError(
                 f"{self.model.npair:,} pairs of shapes may touch at {self.tables.nslot:,} places: the solver would "
-                f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet: "
-                "scene.exclude(a, b)"
+                f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet, "
+                "scene.exclude(a, b), or take the form for big worlds of free bodies, Simulator(sparse=True)"
             )
 
     @staticmethod
@@ -131,6 +139,8 @@ class Program:
     @property
     def forces_size(self) -> int:
         """Numbers of a step's forces: of all places for contacts, and of all other rows."""
+        if self.sparse is not None:
+            raise NotImplementedError("contact forces of one big world: Simulator(sparse=False) has them")
         if self.tables is None:
             raise ValueError("nothing constrains this model: it has no contacts, limits or loops, and so no forces")
         return self.tables.nslot * FORCE + self.tables.nsingle
@@ -138,17 +148,18 @@ class Program:
     @property
     def status_size(self) -> int:
         """Numbers of a step's status."""
-        return STATUS[self.tables is not None]
+        return STATUS[self.tables is not None or self.sparse is not None]
 
     def _constraining(self, parameters: str) -> Constraining | None:
         if self.tables is None:
             return None
-        model = self.model
-        start = layout.shape_start(model.nlink, model.nq, model.nu) + layout.RESTITUTION
-        given = model.constants[start :: layout.SHAPE][: model.nshape]
-        bounces = bool((given > 0.0).any()) or "restitution" in parameters.split(",")
+        model, bounces = self.model, self._bounces(parameters)
         directions = 1 if model.dim == 2 else self.directions
         return Constraining(model.dim, directions, model.combine, bounces, self.tables.kinds)
+
+    def _bounces(self, parameters: str) -> bool:
+        """Whether restitution must be looked at."""
+        return has_restitution(self.model) or "restitution" in parameters.split(",")
 
     @functools.cached_property
     def step_call(self) -> StepCall:
@@ -165,6 +176,10 @@ class Program:
         constants: Tensor | None, parameters: str,
     ) -> None:  # fmt: skip
         """Run a kernel. Rows are [B, n] or [T, B, n] tensors of the program's dtype."""
+        if self.sparse is not None and FORMS[form].integrates:
+            constants = self.constants if constants is None else constants
+            self.sparse.run(form, batch, rows, integers, constants, self._bounces(parameters))
+            return
         wrenches, constants_bar = "wrenches" in rows, "constants_bar" in rows
         executable = self.executable(
             form, wrenches, constants_bar, constants is not None and constants.ndim == 2, parameters

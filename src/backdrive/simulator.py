@@ -12,15 +12,20 @@ from torch import Tensor, nn
 
 from . import evaluation, operators
 from .model import Model, State, layout
-from .physics.contact import Solver, Stepping
+from .physics.contact import Stepping
 from .physics.gauss_seidel import ProjectedGaussSeidel
 from .physics.integrate import Integrator, Midpoint, SemiImplicitEuler
 from .physics.interior_point import InteriorPoint
 from .physics.poses import POSE
+from .physics.solve import Solver
 from .physics.step import Scheme
-from .program import Program
+from .program import Program, has_restitution
+from .sparse.tables import unsupported
 from .tangent import Tangent, step_jacobians
 from .trajectory import Trajectory
+
+SPARSE_BODIES = 24  # from so many on, sparse="auto" takes the sparse form
+SPARSE_SOLVER = ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)  # its default
 
 
 @dataclass(frozen=True)
@@ -53,23 +58,30 @@ class Truncated:
 class Simulator(nn.Module):
     """Steps of `dt` seconds of a model, differentiable.
 
-    solver: of contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`.
+    solver: of contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`; in the sparse
+        form by default ``ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)``.
     integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
-    impacts: False, plain time stepping.
+    impacts: True: steps are split at their impacts, so that bounces and their gradients are exact. False: plain time
+        stepping, somewhat faster; what bounces is then found out from speeds, and gradients through bounces are wrong.
     pyramid: sides of the friction pyramid in 3D, even, at least 4.
-    bounce_threshold: m/s; contacts that approach more slowly do not bounce.
+    bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
     threads: at most so many; None: all cores. The number changes no bit of any result.
     specialize: compile kernels for this very model (True: faster, a second or two once, with contact a few more) or use
         those that serve every model with the same kinds of shapes (False); "auto": True for models of up to 40 links
         (120 in 2D), as long as few of their constants are given as parameters.
     nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status ("mark").
+    sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
+        cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not.
+        Its steps are plain (impacts=False). "auto": True from 24 bodies on, where all are free and, with impacts, none
+        bounces. The attributes `sparse` and `impacts` say how it is.
     """
 
     def __init__(
         self, model: Model, dt: float, *, solver: Solver | None = None, integrator: Integrator | None = None,
-        impacts: bool = False, pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
+        impacts: bool = True, pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
         threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
+        sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(model, Model):
@@ -82,18 +94,16 @@ class Simulator(nn.Module):
             integrator = SemiImplicitEuler()
         if not isinstance(integrator, SemiImplicitEuler | Midpoint):
             raise TypeError(f"integrator must be SemiImplicitEuler() or Midpoint(), got {integrator!r}")
-        if solver is None:
-            solver = ProjectedGaussSeidel()
-        if not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
+        if solver is not None and not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
             raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
-        if impacts is not False:
-            raise ValueError(f"impacts must be False (plain time stepping), got {impacts!r}")
+        if not isinstance(impacts, bool):
+            raise TypeError(f"impacts must be True or False, got {impacts!r}")
         if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
         number = isinstance(bounce_threshold, (int, float)) and not isinstance(bounce_threshold, bool)
         if not number or not bounce_threshold >= 0:  # nor NaN
             raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {bounce_threshold!r}")
-        self.solver, self.impacts, self.pyramid, self.bounce_threshold = solver, impacts, pyramid, bounce_threshold
+        self.impacts, self.pyramid, self.bounce_threshold = impacts, pyramid, bounce_threshold
         if threads is not None:
             _require_count("threads", threads)
         if specialize not in (True, False, "auto"):
@@ -101,16 +111,35 @@ class Simulator(nn.Module):
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
         if nonfinite not in ("raise", "mark"):
             raise ValueError(f"nonfinite must be 'raise' or 'mark', got {nonfinite!r}")
+        if sparse not in (True, False, "auto"):
+            raise ValueError(f"sparse must be True, False or 'auto', got {sparse!r}")
+        reason = _not_sparse(model, solver)
+        if sparse is True and reason is not None:
+            raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
+        wanted = (
+            model.nlink >= SPARSE_BODIES and not (impacts and has_restitution(model)) if sparse == "auto" else sparse
+        )
+        self.sparse = reason is None and bool(wanted)
+        self.impacts = impacts and not self.sparse
+        self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
         self._make_program()
 
     def _make_program(self) -> None:
         self._tangent = Tangent(self.model)
         self._body_links = self.model.body_link.tolist()
         self._angles = _planar_angles(self.model) if self.model.dim == 2 else []
-        scheme = Scheme(self.integrator, Stepping(self.solver, float(self.bounce_threshold)))
+        scheme = Scheme(self.integrator, Stepping(self.solver, float(self.bounce_threshold), impacts=self.impacts))
         self._program = Program(
-            self.model, self.dt, scheme, self.pyramid // 2, self.dtype, self.threads, self.specialize, self.nonfinite
+            self.model,
+            self.dt,
+            scheme,
+            self.pyramid // 2,
+            self.dtype,
+            self.threads,
+            self.specialize,
+            self.nonfinite,
+            self.sparse,
         )
 
     def __getstate__(self) -> dict[str, Any]:
@@ -127,7 +156,8 @@ class Simulator(nn.Module):
         self._make_program()
 
     def extra_repr(self) -> str:
-        solver = "" if self._program.tables is None else f"{self.solver!r}, "
+        constrained = self._program.tables is not None or self.sparse
+        solver = f"{self.solver!r}, " if constrained else ""
         return f"{self.model!r}, dt={self.dt:g}, {solver}{self.integrator!r}, {self.dtype}"
 
     # ------------------------------------------------------------------------------------------ steps
@@ -280,6 +310,15 @@ class Simulator(nn.Module):
         return total
 
 
+def _not_sparse(model: Model, solver: Solver | None) -> str | None:
+    """Why there is no sparse form; None if there is one."""
+    if isinstance(solver, InteriorPoint):
+        return "it is solved by sweeps, not by InteriorPoint"
+    if not model.npair:
+        return "nothing can touch in it"
+    return unsupported(model)
+
+
 def _planar_angles(model: Model) -> list[tuple[float, list[tuple[int, float]]]]:
     """For every link of a 2D model, its angle at q = 0, and the coordinates (with their signs) that add to it."""
     angles: list[tuple[float, list[tuple[int, float]]]] = []
@@ -297,7 +336,7 @@ def _planar_angles(model: Model) -> list[tuple[float, list[tuple[int, float]]]]:
 
 _FIXED = (
     "model", "dt", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
-    "nonfinite",
+    "nonfinite", "sparse",
 )  # fmt: skip
 
 

@@ -24,6 +24,9 @@ class Status:
     gradient through steps that did not converge is not that of the motion.
     contacts: how many press. depth: the deepest penetration, m. impacts: how many there were. modes: a number that
     changes when a contact starts, ends, sticks or slips, or a limit or motor starts or ceases to act.
+    fallbacks: 1 where there were too many impacts, and the rest of the step was done without bouncing. simultaneous:
+    impacts of several contacts at once. guarded: impacts whose restitution was reduced, since with friction it would
+    have created energy. A gradient through any of these three is not exact.
     clipped: how many motors had their control or force limited.
     """
 
@@ -34,27 +37,30 @@ class Status:
     contacts: Tensor
     depth: Tensor
     modes: Tensor
+    impacts: Tensor
+    fallbacks: Tensor
+    simultaneous: Tensor
+    guarded: Tensor
 
     @classmethod
     def of(cls, numbers: Tensor, tolerance: float) -> Status:
-        """From the numbers that a kernel wrote, [..., 2], or with constraints [..., 6]."""
+        """From the numbers that a kernel wrote, [..., 2], or with constraints [..., 10]."""
         finite, clipped = numbers[..., 0] > 0.5, numbers[..., 1].to(torch.int64)
         if numbers.shape[-1] == 2:
-            zero = torch.zeros_like(numbers[..., 0])
-            return cls(finite, clipped, finite, zero, zero.to(torch.int64), zero, numbers[..., 1])
-        residual, contacts, depth, modes = numbers[..., 2:].unbind(-1)
+            zero, none = torch.zeros_like(numbers[..., 0]), torch.zeros_like(clipped)
+            return cls(finite, clipped, finite, zero, none, zero, numbers[..., 1], none, none, none, none)
+        residual, contacts, depth, modes, *counts = numbers[..., 2:].unbind(-1)
+        counts = [x.to(torch.int64) for x in (contacts, *counts)]
         converged = finite & (residual <= tolerance)
-        return cls(finite, clipped, converged, residual, contacts.to(torch.int64), depth, modes + numbers[..., 1])
-
-    @property
-    def impacts(self) -> Tensor:
-        return torch.zeros_like(self.clipped)
+        return cls(finite, clipped, converged, residual, counts[0], depth, modes + numbers[..., 1], *counts[1:])
 
     def __repr__(self) -> str:
         steps, touching, unsolved = self.finite.numel(), int((self.contacts > 0).sum()), int((~self.converged).sum())
         notes = [f"{int(self.finite.sum())} of {steps} steps finite"]
         if touching or unsolved:
             notes += [f"{steps - unsolved} converged", f"{touching} with contact"]
+        if hits := int(self.impacts.sum()):
+            notes.append(f"{hits} impacts")
         notes.append(f"{int((self.clipped > 0).sum())} with motors at a limit")
         return f"Status({', '.join(notes)})"
 

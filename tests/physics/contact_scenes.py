@@ -5,11 +5,18 @@ from __future__ import annotations
 import functools
 
 import numpy as np
+import pytest
 import torch
 from models import random_inertia, random_quaternion
 from torch import Tensor
 
 import backdrive as bd
+from backdrive.physics.collision import PAIRS
+
+SOLVERS = {"gauss-seidel": bd.ProjectedGaussSeidel(), "interior-point": bd.InteriorPoint()}
+INTEGRATORS = {"euler": bd.SemiImplicitEuler(), "midpoint": bd.Midpoint()}
+BOTH = pytest.mark.parametrize("solver", SOLVERS.values(), ids=SOLVERS)
+G = 9.81  # m/s², as scenes have it
 
 TRIANGLE = ((-0.23, -0.17), (0.3, -0.2), (0.05, 0.3))
 PENTAGON = tuple((0.3 * np.cos(t) + 0.02, 0.25 * np.sin(t)) for t in 2 * np.pi * (np.arange(5) + 0.2) / 5)
@@ -42,6 +49,26 @@ SHAPES: dict[int, dict[str, bd.model.Shape]] = {
 
 NOT_NEGATIVE = ("stiffness", "damping", "armature", "friction", "restitution", "softness", "joint_friction")
 LEAST = 0.05
+
+
+def at(dim: int, x: float, height: float) -> tuple[float, ...]:
+    """A place (or direction) in the vertical plane."""
+    return (x, height) if dim == 2 else (x, 0.0, height)
+
+
+def ground(dim: int, gravity: tuple[float, ...] | None = None, **material: float) -> bd.Scene:
+    """A scene with a level floor at height 0."""
+    scene = bd.Scene(dim, gravity=gravity)
+    scene.add_static(bd.HalfSpace(at(dim, 0.0, 1.0)), **material)
+    return scene
+
+
+def rolled(model: bd.Model, dt: float, **options) -> bd.Simulator:
+    """Kernels that know all kinds of pairs of shapes, also those that the model has not: all models share them."""
+    sim = bd.Simulator(model, dt, specialize=False, **options)
+    tables = sim._program.tables
+    sim._program.tables = tables._replace(kinds=tuple(range(len(PAIRS[model.dim]))))
+    return sim
 
 
 def pairs(dim: int) -> list[tuple[str, str]]:
@@ -82,7 +109,7 @@ def touching_states(
     depth: the range of penetrations (negative: gaps), m, along the direction in which the first is moved.
     """
     dim, rng, free = model.dim, np.random.default_rng([seed, samples]), model.nbody
-    probe = bd.Simulator(model, 1e-6, specialize=False)
+    probe = rolled(model, 1e-6)
     unit = parameters(model, 65 * samples, "restitution")  # not that they matter: the gradients' kernel is ready
     q = np.concatenate([poses(rng, dim, samples) for _ in range(free)], 1)
     away = rng.normal(size=(samples, dim))
@@ -105,7 +132,7 @@ def touching_states(
         near, far = trial[last, each], trial[np.minimum(last + 1, 64), each]
     q[:, :dim] += (0.5 * (near + far) - rng.uniform(*depth, samples))[:, None] * away
     v = speed * rng.normal(size=(samples, model.nv))
-    v[:, :dim] -= 1.5 * speed * away
+    v[:, :dim] -= 3.0 * speed * away
     return torch.tensor(q), torch.tensor(v)
 
 
@@ -133,17 +160,20 @@ def parameters(model: bd.Model, samples: int, *names: str, spread: float = 0.0, 
     return result
 
 
-def near_limits(model: bd.Model, q: Tensor, v: Tensor, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """States in which about half of the joints with limits are about to reach one of them."""
+def near_limits(
+    model: bd.Model, q: Tensor, v: Tensor, seed: int = 0, given: dict[str, Tensor] | None = None
+) -> tuple[Tensor, Tensor]:
+    """States in which about half of the joints with limits (those given, or the model's) are about to reach one."""
     rng, q, v = np.random.default_rng(seed), q.clone(), v.clone()
-    low, high = model.parameter("limit_low"), model.parameter("limit_high")
+    given = parameters(model, len(q), "limit_low", "limit_high") if given is None else given
+    low, high = given["limit_low"], given["limit_high"]
     for k, link in enumerate(model.limit_link.tolist()):
         at, dof = int(model.qadr[link]), int(model.vadr[link])
         for s in range(len(q)):
             side = rng.integers(4)
             if side < 2:
                 gap, speed = rng.uniform(-0.005, 0.01), rng.uniform(0.5, 2.0)
-                q[s, at] = low[k] + gap if side == 0 else high[k] - gap
+                q[s, at] = low[s, k] + gap if side == 0 else high[s, k] - gap
                 v[s, dof] = -speed if side == 0 else speed
     return q, v
 
@@ -221,16 +251,113 @@ def linkage(dim: int) -> bd.Model:
 
 
 @functools.cache
-def chain(dim: int, links: int, coordinates: str, ground: float | None = None) -> bd.Model:
-    """Bars on hinges (3D: alternating with balls), that hang from the world at the origin along x."""
+def random_robot(dim: int, seed: int) -> bd.Model:
+    """A floating tree of random joints and shapes (some joints with limits, friction and motors), half of the time with
+    a rod or a joint that closes a loop, and a loose body beside it, over the ground."""
+    rng = np.random.default_rng([dim, seed])
+    scene = ground(dim, friction=rng.uniform(0.2, 0.8))
+    names = [name for name in SHAPES[dim] if name != "plane"]
+    places: list[np.ndarray] = []
+
+    def add_body(name: str, place: np.ndarray) -> None:
+        turned = {"angle": rng.uniform(-3, 3)} if dim == 2 else {"quaternion": random_quaternion(rng)}
+        body = scene.add_body(name, mass=rng.uniform(0.5, 2.0), com=0.02 * rng.normal(size=dim), position=place,
+                              inertia=0.05 if dim == 2 else random_inertia(rng, 1.0), **turned)  # fmt: skip
+        shape = SHAPES[dim][names[rng.integers(len(names))]]
+        scene.add_shape(body, shape, position=0.02 * rng.normal(size=dim), friction=rng.uniform(0.2, 0.8))
+
+    def joint() -> bd.model.Joint:
+        kind = rng.integers(3)
+        passive = {"stiffness": rng.uniform(0.5, 2.0), "damping": 0.1, "armature": 0.02}
+        if kind == 2 and dim == 3:
+            return bd.Ball(**passive)
+        options = {"limits": (-0.3, 0.4)} if rng.random() < 0.6 else {}
+        options |= {"friction": rng.uniform(0.1, 0.5)} if rng.random() < 0.5 else {}
+        if kind == 0 or dim == 3:
+            options |= {"axis": rng.normal(size=dim)}
+        return (bd.Slider if kind == 0 else bd.Hinge)(**options, **passive)
+
+    for k in range(4):
+        parent = int(rng.integers(k)) if k else None
+        start = np.zeros(dim) if parent is None else places[parent]
+        step = rng.normal(size=dim)
+        places.append(start + 0.5 * step / np.linalg.norm(step))
+        add_body(f"link{k}", places[k])
+        if parent is not None:
+            moves = joint()
+            anchor = 0.5 * (start + places[k]) + 0.05 * rng.normal(size=dim)
+            scene.add_joint(f"joint{k}", moves, parent=f"link{parent}", child=f"link{k}", anchor=anchor)
+            if not isinstance(moves, bd.Ball):
+                scene.add_motor(f"motor{k}", joint=f"joint{k}", gear=rng.uniform(0.5, 2.0))
+        for j in range(k):
+            scene.exclude(f"link{j}", f"link{k}")
+    if rng.random() < 0.5:
+        ends = {"a": "link3", "b": f"link{rng.integers(3)}"}
+        scene.add_constraint("rod", bd.Distance(), **ends, anchor_a=places[3] + 0.1 * rng.normal(size=dim))
+    add_body("loose", places[0] + 3.0)
+    return scene.build()
+
+
+def on_the_ground(model: bd.Model, samples: int, seed: int, given: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """States of a `random_robot` with given parameters in which the tree and the loose body hit the ground, and some
+    joints their limits."""
+    rng, up = np.random.default_rng([3, seed]), model.dim - 1
+    probe, roots = rolled(model, 1e-6), np.flatnonzero(model.parent < 0).tolist()
+    v = torch.tensor(rng.normal(size=(samples, model.nv)))
+    q = model.initial_state(batch=samples).q
+    if model.nlimit:
+        q, v = near_limits(model, q, v, seed, given)
+    heights = torch.linspace(0.0, 3.0, 1001, dtype=q.dtype)
+    low = q.clone()
+    for root in roots:
+        trial = q.clone()
+        for other in roots:
+            trial[:, model.qadr[other] + up] = 0.0 if other == root else 50.0
+        trial = trial.repeat_interleave(len(heights), 0)
+        trial[:, model.qadr[root] + up] += heights.repeat(samples)
+        still = bd.State(trial, torch.zeros(len(trial), model.nv, dtype=q.dtype))
+        everywhere = {name: x.repeat_interleave(len(heights), 0) for name, x in given.items()}
+        depth = probe.rollout(still, steps=1, parameters=everywhere).status.depth
+        inside = (depth[0].reshape(samples, -1) > 0.0).sum(1)
+        low[:, model.qadr[root] + up] = heights[inside] + torch.tensor(rng.uniform(-0.005, 0.005, samples))
+        v[:, model.vadr[root] + up] -= 1.5
+    return low, v
+
+
+@functools.cache
+def chain(
+    dim: int, links: int, coordinates: str, ground: float | None = None, length: float = 0.2, bar: float = 0.16,
+    tangles: bool = True,
+) -> bd.Model:  # fmt: skip
+    """Bars on hinges (3D: alternating with balls), that hang from the world at the origin along x.
+
+    ground: its height; length: from joint to joint; tangles: whether links that are no neighbours touch.
+    """
     scene = bd.Scene(dim, coordinates=coordinates)
     if ground is not None:
-        scene.add_static(bd.HalfSpace((0.0,) * (dim - 1) + (1.0,), ground), friction=0.4)
+        scene.add_static(bd.HalfSpace(at(dim, 0.0, 1.0), ground), friction=0.4)
     for k in range(links):
-        place = (0.2 * k + 0.1, 0.0, 0.0)[:dim]
-        shape = bd.Box(0.16, 0.05) if dim == 2 else bd.Box(0.16, 0.05, 0.06)
-        scene.add_body(f"link{k}", shape, mass=0.5, position=place, friction=0.3)
+        shape = bd.Box(bar, 0.05) if dim == 2 else bd.Box(bar, 0.05, 0.06)
+        scene.add_body(f"link{k}", shape, mass=0.5, position=at(dim, length * (k + 0.5), 0.0), friction=0.3)
         hinge = bd.Hinge() if dim == 2 else (bd.Hinge(axis=(0.0, 1.0, 0.0)) if k % 2 == 0 else bd.Ball())
-        anchor = (0.2 * k, 0.0, 0.0)[:dim]
-        scene.add_joint(f"joint{k}", hinge, parent=f"link{k - 1}" if k else None, child=f"link{k}", anchor=anchor)
+        parent = f"link{k - 1}" if k else None
+        scene.add_joint(f"joint{k}", hinge, parent=parent, child=f"link{k}", anchor=at(dim, length * k, 0.0))
+        for j in range(0 if tangles else k - 1):
+            scene.exclude(f"link{j}", f"link{k}")
     return scene.build()
+
+
+def _leg(name: str, x: float, y: float) -> str:
+    return f"""<body name="{name}" pos="{x} {y} 0"><joint name="{name} hip" axis="0 1 0" stiffness="150" damping="4"/>
+    <inertial pos="0 0 -.1" mass="1" diaginertia=".004 .004 .001"/>
+    <geom type="capsule" size=".02" fromto="0 0 0 0 0 -.2"/>
+    <body name="{name} shank" pos="0 0 -.2"><joint name="{name} knee" axis="0 1 0" stiffness="150" damping="4"/>
+    <inertial pos="0 0 -.1" mass=".4" diaginertia=".002 .002 .0005"/>
+    <geom name="{name} foot" type="sphere" size=".03" pos="0 0 -.2" contype="1" friction="0.8"/></body></body>"""
+
+
+QUADRUPED = f"""<mujoco><option timestep="0.002"/><default><geom contype="0" conaffinity="0"/></default><worldbody>
+<geom type="plane" size="9 9 1" conaffinity="1" friction="0.8"/><body name="trunk" pos="0 0 .6"><freejoint/>
+<inertial pos="0 0 0" mass="8" diaginertia=".1 .3 .35"/><geom type="box" size=".25 .1 .05"/>
+{_leg("a", 0.2, 0.12)}{_leg("b", 0.2, -0.12)}{_leg("c", -0.2, 0.12)}{_leg("d", -0.2, -0.12)}</body></worldbody>
+<actuator>{"".join(f'<motor joint="{n} {j}"/>' for n in "abcd" for j in ("hip", "knee"))}</actuator></mujoco>"""

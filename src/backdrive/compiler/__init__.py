@@ -6,9 +6,9 @@
 
 from .control import leave, loop, switch, when, while_any
 from .graph import Scalar, TraceError, Value, is_constant, traced
-from .kernel import Executable, Integer, Ints, Kernel, Number, Rows, Table, subroutine
+from .kernel import Executable, Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table, subroutine
 from .launch import run
-from .memory import Floats, Known, Masked, carry, counters, memory, workspace
+from .memory import Floats, Known, Masked, carry, counters, lane_count, memory, pack_number, picked, workspace
 from .reverse import vjp
 from .scalar import (
     absolute,
@@ -29,8 +29,9 @@ from .scalar import (
 )
 
 __all__ = [
-    "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Rows", "Scalar", "Table",
-    "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos", "counters", "floor", "is_constant",
-    "is_finite", "leave", "loop", "maximum", "memory", "minimum", "nearest", "run", "select", "sin", "sincos", "sqrt",
-    "subroutine", "switch", "to_float", "traced", "vjp", "when", "while_any", "workspace",
+    "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked", "Rows",
+    "Scalar", "Table", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
+    "counters", "floor", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum",
+    "nearest", "pack_number", "picked", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "to_float",
+    "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from .graph import Graph, Region, Value
 
-EFFECTS = {"store", "call", "for", "if", "leave", "prefetch"}
+EFFECTS = {"store", "call", "for", "if", "leave", "prefetch", "pick"}
 
 
 def live_nodes(graph: Graph) -> bytearray:

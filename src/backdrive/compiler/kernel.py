@@ -33,6 +33,25 @@ class Rows:
 
 
 @dataclass(frozen=True)
+class Picked:
+    """Rows of a table that all environments share, read only: each has the row that its own index names."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Packs:
+    """Registers of the caller: [pack or other number, element, lane], aligned to a register.
+
+    Element k of pack p of records of n is ``a.at(p * n)[k]``, for any uniform integer p: see `pack_number`. Or rows of
+    whole registers, of which every lane picks one: see `picked`.
+    """
+
+    name: str
+    writable: bool = False
+
+
+@dataclass(frozen=True)
 class Table:
     """Floats shared by all environments (read only)."""
 
@@ -41,9 +60,10 @@ class Table:
 
 @dataclass(frozen=True)
 class Ints:
-    """int64s shared by all environments (read only)."""
+    """int64s shared by all environments."""
 
     name: str
+    writable: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,7 +78,7 @@ class Number:
     name: str
 
 
-Argument = Rows | Table | Ints | Integer | Number
+Argument = Rows | Picked | Packs | Table | Ints | Integer | Number
 
 
 class Subroutine:
@@ -234,7 +254,7 @@ class Executable:
         self._sizes: dict[tuple[int, ...], int] = {}
         self.layout = [(a.name, type(a)) for a in self.arguments]
         self.integers = [a.name for a in self.arguments if isinstance(a, Integer)]
-        self.block = ctypes.c_int64 * sum(3 if isinstance(a, Rows) else 1 for a in self.arguments)
+        self.block = ctypes.c_int64 * sum(3 if isinstance(a, Rows | Picked) else 1 for a in self.arguments)
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(entry.code))
         self._engine.finalize_object()
@@ -259,10 +279,14 @@ def _symbol(graph: Graph, argument: Argument) -> Any:
     match argument:
         case Rows():
             return Array(Storage(name, "rows", argument.writable), graph.add("parameter", (f"{name}.step",), "i"))
+        case Picked():
+            return Array(Storage(name, "rows", False))
+        case Packs():
+            return Array(Storage(name, "lanes", argument.writable))
         case Table():
             return Array(Storage(name, "table", False))
         case Ints():
-            return Array(Storage(name, "ints", False))
+            return Array(Storage(name, "ints", argument.writable))
         case Integer():
             return graph.add("parameter", (name,), "i")
         case Number():
@@ -274,8 +298,14 @@ def _parameters(argument: Argument, types: Types) -> list[str]:
     match argument:
         case Rows():
             return [f"ptr noalias %{name}", f"i64 %{name}.stride", f"i64 %{name}.step"]
+        case Picked():
+            return [f"ptr noalias readonly %{name}", f"i64 %{name}.stride", f"ptr noalias readonly %{name}.index"]
+        case Packs():
+            return [f"ptr noalias %{name}"]
         case Table() | Ints():
-            return [f"ptr noalias readonly %{name}"]
+            return [
+                f"ptr noalias readonly %{name}" if not getattr(argument, "writable", False) else f"ptr noalias %{name}"
+            ]
         case Integer():
             return [f"i64 %{name}"]
         case Number():
@@ -284,7 +314,7 @@ def _parameters(argument: Argument, types: Types) -> list[str]:
 
 def _lane_rows(arguments: Sequence[Argument], types: Types) -> list[str]:
     """Each lane's environment, and where its rows start."""
-    lines = ["%last.valid = sub i64 %last, 1"]
+    lines = ["%last.valid = sub i64 %last, 1", f"%pack = sdiv i64 %first, {types.lanes}"]
     for lane in range(types.lanes):
         lines += [
             f"%lane.{lane} = add i64 %first, {lane}",
@@ -292,9 +322,16 @@ def _lane_rows(arguments: Sequence[Argument], types: Types) -> list[str]:
             f"%environment.{lane} = select i1 %beyond.{lane}, i64 %last.valid, i64 %lane.{lane}",
         ]
         for a in arguments:
-            if isinstance(a, Rows):
+            if isinstance(a, Rows | Picked):
+                row = f"%environment.{lane}"
+                if isinstance(a, Picked):
+                    lines += [
+                        f"%{a.name}.place.{lane} = getelementptr i64, ptr %{a.name}.index, i64 {row}",
+                        f"%{a.name}.number.{lane} = load i64, ptr %{a.name}.place.{lane}, align 8",
+                    ]
+                    row = f"%{a.name}.number.{lane}"
                 lines += [
-                    f"%{a.name}.row.{lane} = mul i64 %environment.{lane}, %{a.name}.stride",
+                    f"%{a.name}.row.{lane} = mul i64 {row}, %{a.name}.stride",
                     f"%{a.name}.{lane} = getelementptr {types.element}, ptr %{a.name}, i64 %{a.name}.row.{lane}",
                 ]
     return lines

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernel import Executable, Number, Rows
+from .kernel import Executable, Number, Picked, Rows
 
 _local = threading.local()
 _pool: ThreadPoolExecutor | None = None
@@ -23,8 +23,9 @@ _pool_lock = threading.Lock()
 def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]) -> None:
     """Run over environments 0 ... batch - 1.
 
-    `values`: for Rows (address, stride between environments, stride between times; in elements), for Table and Ints an
-    address, for Integer an int, for Number a float. The caller answers for the shapes.
+    `values`: for Rows (address, stride between environments, stride between times; in elements), for Picked (address,
+    stride, address of the indices), for Packs, Table and Ints an address, for Integer an int, for Number a float. The
+    caller answers for the shapes.
     """
     block = _block(executable, values)
     scratch = executable.scratch_bytes(tuple([values[name] for name in executable.integers]))
@@ -53,7 +54,7 @@ def _block(executable: Executable, values: dict[str, Any]) -> Any:
     """The arguments as the kernel's entry wants them: words of eight bytes."""
     words: list[int] = []
     for name, kind in executable.layout:
-        if kind is Rows:
+        if kind is Rows or kind is Picked:
             words += values[name]
         elif kind is Number:
             words.append(float_bits(values[name]))

@@ -32,7 +32,7 @@ class Types:
         self.of = {"f": vector.format(self.element), "b": vector.format("i1"), "i": "i64", "c": "i1"}
         self.suffix = (f"v{lanes}" if lanes > 1 else "") + f"f{bits}"
         self.alignment = {"lanes": min(64, lanes * bits // 8), "rows": bits // 8, "table": bits // 8, "ints": 8}
-        self.memory = {"lanes": self.of["f"], "rows": self.element, "table": self.element, "ints": "i64"}
+        self.memory = {"lanes": self.of["f"], "ints": "i64"} | dict.fromkeys(("rows", "table"), self.element)
 
     def constant(self, x: Any, type: str) -> str:
         if type == "i":
@@ -141,7 +141,8 @@ class FunctionEmitter:
     def _row_block(self, nodes: list[int], position: int) -> int:
         """The number of lanes, if so many nodes from here on load or store consecutive elements of rows; else 0.
 
-        They then are one square block, moved by whole registers and transposed.
+        They then are one square block, moved by whole registers and transposed. Padded rows have whole blocks always:
+        there, as many nodes as there are.
         """
         lanes = self.types.lanes
         first = self.graph.nodes[nodes[position]]
@@ -149,11 +150,13 @@ class FunctionEmitter:
             return 0
         block = [self.graph.nodes[index] for index in nodes[position : position + lanes]]
         storage, symbol, offset = first.args[:3]
+        count = 0
         for k, node in enumerate(block):
             same_rows = node.op == first.op and node.args[0] == storage and node.args[2] == offset + k
             if not (same_rows and node.args[1] is symbol):
-                return 0
-        return lanes if len(block) == lanes else 0
+                break
+            count += 1
+        return count if count == lanes or (storage.padded and offset % lanes == 0) else 0
 
     def _emit_row_block(self, nodes: list[int]) -> None:
         types, first = self.types, self.graph.nodes[nodes[0]]
@@ -162,9 +165,11 @@ class FunctionEmitter:
         rows = [self._address(f"%{storage.name}.{lane}", storage, symbol, offset) for lane in range(types.lanes)]
         if first.op == "load":
             values = [self._define(f"load {vector}, ptr {row}, align {align}") for row in rows]
-            self._transpose(values, [f"%t{index}" for index in nodes])
+            names = [f"%t{index}" for index in nodes]
+            self._transpose(values, names + [self._fresh() for _ in range(types.lanes - len(nodes))])
         else:
             values = [self._operand(self.graph.nodes[index].args[3], "f") for index in nodes]
+            values += [types.constant(0.0, "f")] * (types.lanes - len(nodes))
             for row, value in zip(rows, self._transpose(values), strict=True):
                 self._line(f"store {vector} {value}, ptr {row}, align {align}")
 
@@ -326,6 +331,15 @@ class FunctionEmitter:
             return
         address = self._address(f"%{storage.name}", storage, symbol, offset)
         self._line(f"store {types.memory[kind]} {value}, ptr {address}, align {types.alignment[kind]}")
+
+    def _emit_pick(self, result: str, args: tuple, type: None) -> None:
+        name, table, *place, stride, index, symbol, offset = args
+        base = self._address(f"%{table.name}", table, *place)
+        for lane in range(self.types.lanes):
+            address = self._address(f"%{index.name}", index, symbol, offset + lane)
+            number = self._define(f"load i64, ptr {address}, align 8")
+            start = self._define(f"mul nsw i64 {number}, {stride}")
+            self._define(f"getelementptr {self.types.element}, ptr {base}, i64 {start}", f"%{name}.{lane}")
 
     def _emit_prefetch(self, result: str, args: tuple, type: None) -> None:
         storage, symbol, offset, count = args

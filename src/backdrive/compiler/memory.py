@@ -28,6 +28,7 @@ class Storage:
     name: str
     kind: str  # lanes, rows, table or ints
     writable: bool
+    padded: bool = False  # rows may be read, and their ends overwritten, up to a multiple of the lanes
 
 
 class Indexed:
@@ -207,6 +208,29 @@ class Floats(Indexed):
 
     def __setitem__(self, k: int, x: Any) -> None:
         self.values[self.offset + k] = x
+
+
+def picked(table: Array, stride: int, index: Array) -> Array:
+    """The rows of a table (of registers) that the lanes' indices name: lane l has row index[l].
+
+    stride: numbers of a row, a multiple of the lanes. Rows of different picks must not be the same, unless they are
+    equal and stay so.
+    """
+    graph = current()
+    name = f"{table.storage.name}.pick{len(graph.nodes)}"
+    args = (name, table.storage, table.symbol, table.offset, stride, index.storage, index.symbol, index.offset)
+    graph.add("pick", args, None, pure=False)
+    return Array(Storage(name, "rows", True, padded=True))
+
+
+def pack_number() -> Value:
+    """Which pack of environments this is, from 0 on."""
+    return current().add("parameter", ("pack",), "i")
+
+
+def lane_count() -> int:
+    """Lanes of a register in the kernel being traced."""
+    return current().module.types.lanes
 
 
 def workspace(count: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The adjoint of the dynamics and of a step: what a loss on the outcome says about everything that led to it.
+"""The adjoint of the dynamics: what a loss on the accelerations says about everything that led to them.
 
 The accelerations solve  F = (M + h D) v̇ + c(q, v) - τ(q, v, u) = 0.  If the loss has the gradient w with respect to
 v̇, then with  λ = (M + h D)⁻¹ w  its gradient with respect to anything else is that of -λ · F: one solve with the
@@ -17,21 +17,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, loop, memory, switch, vjp, when, workspace
+from ..compiler import Scalar, is_constant, loop, memory, switch, vjp, when, workspace
 from ..model import layout
 from ..model.layout import Kind
 from . import spatial as sp
-from .arrays import accumulate, add_to, axpy, split, zero
+from .arrays import accumulate, split, zero
 from .bodies import Bodies
-from .contact import Times
 from .contact_adjoint import ConstraintAdjoint
-from .dynamics import Dynamics, applied_force, expand, forward_dynamics, reduce
+from .dynamics import Dynamics, applied_force, expand, reduce
 from .forces import motor_force, passive_force
-from .integrate import Midpoint
 from .joints import JOINTS, Fixed, Joint
 from .kinematics import turn
 from .spatial import BODY, Vec
-from .step import Scheme, constrained, midpoint_stages
 from .world import Link, World, accumulate_link
 
 
@@ -78,11 +75,11 @@ STATE = (3, 3, 3, 6)  # ω, α, a and N of a link
 
 def power_adjoint(
     world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, dynamics: Dynamics, virtual: Any, N: Any, wrenches: Any,
-    sign: float, bars: Bars, weight: bool = True,
+    sign: float, bars: Bars, acting: Scalar = 1.0,
 ) -> None:  # fmt: skip
     """Add `sign` times the gradient of φ = λ · (M v̇ + c - Jᵀ wrenches), for fixed v̇ and λ (`virtual`), to the bars.
 
-    `N`: the motions of the links that λ causes (over links). `weight`: gravity is part of the accelerations.
+    `N`: the motions of the links that λ causes (over links). `acting`: what part of gravity and wrenches acts.
     """
     n, frames, size = world.nlink, dynamics.frames, sum(STATE)
     state_bar = workspace((n + 1) * size)
@@ -131,7 +128,7 @@ def power_adjoint(
             accumulate(bars.moments.at((i + 1) * BODY), body_bar)
         R_bar: Vec = (0.0,) * 9
         if wrenches is not None:
-            N_bar, R_bar = _wrench_adjoint(world, dynamics, wrenches, N, turn_bar, i, sign, bars)
+            N_bar, R_bar = _wrench_adjoint(world, dynamics, wrenches, N, turn_bar, i, sign * acting, bars)
             bar = (*bar[:9], *sp.add(bar[9:], N_bar))
         _, gradient = vjp(inherit, (*state(parent), *R, *p, *frames.joint_velocity.get(i, 6)), bar)
         inherited_bar, pose_bar, p_bar, velocity_bar = split(gradient, size, 9, 3, 6)
@@ -139,13 +136,13 @@ def power_adjoint(
         acceleration_bar, virtual_bar = bar[3:9], bar[9:]
         seeds = (*sp.add(R_bar, pose_bar), *p_bar, *velocity_bar, *acceleration_bar, *virtual_bar)
         switch(world.kind(i), [partial(joint_part, joint) for joint in JOINTS], i, seeds)
-    if weight and bars.constants is not None:  # the world's acceleration is -g
+    if bars.constants is not None:  # the world's acceleration is -g
         g = bars.constants.at(layout.gravity_start(world.nlink, world.nq, world.nu))
-        accumulate(g, sp.neg(state_bar.get(0, size)[6:9]))
+        accumulate(g, sp.scale(-acting, state_bar.get(0, size)[6:9]))
 
 
 def _wrench_adjoint(
-    world: World, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: float, bars: Bars
+    world: World, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: Scalar, bars: Bars
 ) -> tuple[Vec, Vec]:
     """The part of the wrench on link i in the power, -N · wrench: gradients with respect to N and the rotation R.
 
@@ -215,16 +212,18 @@ def forces_adjoint(
             accumulate(bars.constants.at(start).at(m * layout.MOTOR), tuple(record_bar))
 
 
-# ------------------------------------------------------------------------------------------ dynamics and steps
+# ------------------------------------------------------------------------------------------ dynamics
 
 
 def dynamics_adjoint(
     world: World, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
     dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Bars, constraints: ConstraintAdjoint | None = None,
-) -> None:  # fmt: skip
+    acting: Scalar = 1.0,
+) -> Any:  # fmt: skip
     """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs.
 
     With `constraints`, v̇ and the accelerations in `dynamics` are those that they allowed, and so is the gradient.
+    `acting`: 0 in an impact, where no forces act. Returns λ.
     """
     w, virtual = workspace(world.nv), workspace(world.nv)
     lam = workspace(world.nv) if constraints is None else memory(world.nv)
@@ -234,11 +233,17 @@ def dynamics_adjoint(
         constraints.take_up(lam)
     N = expand(world, dynamics.frames, dynamics.factors, lam)
     turn(world, q, lam, virtual, back=True)
-    power_adjoint(world, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars)
-    forces_adjoint(world, q, v, v_damped, controls, virtual, damped_bar, bars)
+    power_adjoint(world, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars, acting)
+    pushed = virtual
+    if not is_constant(acting, 1.0):
+        pushed = workspace(world.nv)
+        for k in loop(world.nv):
+            pushed[k] = acting * virtual[k]
+    forces_adjoint(world, q, v, v_damped, controls, pushed, damped_bar, bars)
     joint_inertia_adjoint(world, virtual, dynamics.vdot, damping_time, bars)
     if constraints is not None:
         constraints.add_rows(q, v_damped, virtual, bars.q, damped_bar, bars.constants)
+    return virtual
 
 
 def joint_inertia_adjoint(world: World, virtual: Any, vdot: Any, damping_time: Scalar, bars: Bars) -> None:
@@ -251,107 +256,6 @@ def joint_inertia_adjoint(world: World, virtual: Any, vdot: Any, damping_time: S
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
-
-
-def correction_adjoint(
-    world: World, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
-    move_bar: Any, bars: Bars,
-) -> None:  # fmt: skip
-    """Add what the gradient with respect to the motion that corrects positions means: A p = Jᵀ π, without velocity."""
-    outcome = constraints.outcome
-    q_bar, v_bar = memory(world.nq), memory(world.nv)
-    zero(world.nq, q_bar)
-    for _ in when(outcome.corrected[0] > 0):
-        zero(world.nv, v_bar)
-        inside = Bars(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
-        virtual, N = constraints.correct(dynamics, q, move_bar, q_bar, bars.constants)
-        still, rest = Dynamics(), workspace(world.nv)
-        still.frames, still.accelerations = dynamics.frames.at_rest(world), outcome.pseudo_caused
-        zero(world.nv, rest)
-        power_adjoint(world, bodies, q, rest, outcome.pseudo, still, virtual, N, None, -1.0, inside, weight=False)
-        joint_inertia_adjoint(world, virtual, outcome.pseudo, damping_time, inside)
-    add_to(world.nq, q_bar, bars.q)
-
-
-def move_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar: Any, v_bar: Any) -> None:
-    """q_bar = and v_bar += the gradient of q ⊕ h v."""
-
-    def one(joint: type[Joint], i: Any) -> None:
-        a, b = world.position(i), world.velocity(i)
-        inputs = (*q.at(a).get(0, joint.nq), *v.at(b).get(0, joint.nv))
-        _, gradient = vjp(
-            lambda *x: joint.integrate(x[: joint.nq], sp.scale(h, x[joint.nq :])),
-            inputs,
-            target_bar.at(a).get(0, joint.nq),
-        )
-        q_bar.at(a).put(0, tuple(gradient[: joint.nq]))
-        accumulate(v_bar.at(b), tuple(gradient[joint.nq :]))
-
-    for i in world.links():
-        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)
-
-
-def step_adjoint(
-    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
-    forces_bar: Any = None,
-) -> None:  # fmt: skip
-    """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays.
-
-    forces_bar: gradient with respect to the forces of constraints in this step (`contact.write_forces`).
-    """
-    nq, nv = world.nq, world.nv
-    after_bar, before_bar, vdot_bar = workspace(nv), workspace(nv), workspace(nv)
-    start_bar, move_bar = workspace(nq), workspace(nv)
-    middle = isinstance(scheme.integrator, Midpoint)
-    if middle:
-        start, v_mid, first, dynamics = midpoint_stages(world, bodies, q, v, controls, wrenches, h)
-        left = 0.5 * h
-    else:
-        start, v_mid, left = q, v, h
-        dynamics = forward_dynamics(world, bodies, q, v, v, controls, wrenches, h)
-    damping_time = left
-    times = Times(h, left)
-    outcome = constrained(world, scheme, dynamics, start, v, times, impulses, adjoint=True)
-    constraints = None
-    if outcome is None or scheme.stepping is None:
-        move_velocity = workspace(nv)
-        axpy(nv, h, dynamics.vdot, v, move_velocity)
-    else:
-        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, times, forces_bar)
-        move_velocity = outcome.move
-        for k in loop(nv):  # the accelerations that constraints allowed
-            dynamics.vdot[k] = (outcome.after[k] - v[k]) / h
-        for i in world.links():
-            caused = sp.scale(1.0 / h, outcome.caused.get(i + 1, 6))
-            dynamics.accelerations.put(i + 1, sp.add(dynamics.accelerations.get(i + 1, 6), caused))
-    zero(nv, move_bar)
-    move_adjoint(world, start, move_velocity, left, q_bar, start_bar, move_bar)
-    v_mid_bar = workspace(nv) if middle else before_bar
-    for k in loop(nv):
-        after_bar[k] = v_bar[k] + move_bar[k]
-        v_mid_bar[k] = 0.0
-        before_bar[k], vdot_bar[k] = after_bar[k], h * after_bar[k]
-    gradients = (controls_bar, wrenches_bar, constants_bar, moments_bar)
-    bars = Bars(start_bar, v_mid_bar, *gradients)
-    if constraints is not None:
-        correction_adjoint(world, bodies, dynamics, constraints, start, damping_time, move_bar, bars)
-    shared = (world, bodies, start)
-    dynamics_adjoint(
-        *shared, v_mid, v, controls, wrenches, damping_time, dynamics, vdot_bar, before_bar, bars, constraints
-    )
-    if middle:
-        for k in loop(nv):
-            before_bar[k], vdot_bar[k] = before_bar[k] + v_mid_bar[k], left * v_mid_bar[k]
-        bars = Bars(start_bar, before_bar, *gradients)
-        dynamics_adjoint(*shared, v, v, controls, wrenches, damping_time, first, vdot_bar, before_bar, bars)
-        moved_bar = workspace(nq)
-        move_adjoint(world, q, v, left, start_bar, moved_bar, before_bar)
-        start_bar = moved_bar
-    for k in loop(nq):
-        q_bar[k] = start_bar[k]
-    for k in loop(nv):
-        v_bar[k] = before_bar[k]
 
 
 def bodies_adjoint(world: World, bodies: Bodies, moments_bar: Any, constants_bar: Any) -> None:

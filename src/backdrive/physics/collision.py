@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import operator
+from collections.abc import Iterator
 from typing import Any
 
-from ..compiler import Scalar, any_lane, counters, leave, loop, maximum, memory, select, sqrt, vjp, when
+from ..compiler import Scalar, any_lane, counters, is_constant, leave, loop, maximum, memory, select, sqrt, vjp, when
 from ..model import layout
 from ..model.layout import ShapeKind
 from . import spatial as sp
@@ -14,6 +15,7 @@ from .arrays import accumulate, split
 from .collision_planar import PAIRS_2D
 from .collision_round import PAIRS_ROUND
 from .collision_solid import PAIRS_SOLID
+from .poses import pose_of
 from .solids import Hull, Pair, Solid, Touch
 from .spatial import Vec
 
@@ -76,7 +78,7 @@ class Meeting:
         self.kinds, self.constraints = kinds, constraints
         self.records = tuple(constraints.shape_record(shape) for shape in (self.a, self.b))
         ends = (self.support.a, self.support.b)
-        self.poses = tuple(poses.get(link, width) for link in ends)
+        self.poses = tuple(pose_of(poses, link, width) for link in ends)
         self.solids = tuple(place_solid(*x) for x in zip(kinds, self.records, self.poses, strict=True))
 
     def extents(self) -> list[Scalar]:
@@ -163,13 +165,10 @@ def find_contacts(constraints: Any, poses: Any, width: int, h: Scalar) -> Contac
     return contacts
 
 
-def contacts_adjoint(
-    constraints: Any, contacts: Contacts, poses: Any, width: int, touch_bars: Any, bars: Any, constants_bar: Any
-) -> None:
-    """Add what the gradients with respect to gaps, points and normals say of poses and shapes.
-
-    touch_bars: [nslot, TOUCH - 1], of the contacts that count. constants_bar: or None.
-    """
+def met_pairs(
+    constraints: Any, contacts: Contacts, poses: Any, width: int
+) -> Iterator[tuple[int, Pair, Any, Meeting, Any]]:
+    """All pairs that have contacts: number and functions of their kind, pair, meeting at these poses, first slot."""
     pairs, done = sorted(PAIRS[constraints.dim].items()), counters(1)
     done[0] = 0
     for number in constraints.kinds:
@@ -180,27 +179,38 @@ def contacts_adjoint(
             if leave(p >= end):  # the next kind
                 break
             done[0] = m + 1
-            meeting = Meeting(constraints, kinds, p, poses, width)
-            array, size = contacts.features.get(number, (None, 0))
-            features = array.get(p, size) if array is not None else ()
-            at = slot + (p - first) * pair.slots
-            seeds = []
-            for k in range(pair.slots):
-                on = contacts.touches.at((at + k) * TOUCH)[TOUCH - 1] > 0.5
-                seeds += [select(on, x, 0.0) for x in touch_bars.get(at + k, TOUCH - 1)]
+            yield number, pair, p, Meeting(constraints, kinds, p, poses, width), slot + (p - first) * pair.slots
 
-            def touches(*x: Scalar, kinds: Any = kinds, pair: Pair = pair, features: Vec = features) -> list[Scalar]:
-                a, b, record_a, record_b = split(x, 12, 12, layout.SHAPE, layout.SHAPE)
-                solids = (place_solid(kinds[0], record_a, a), place_solid(kinds[1], record_b, b))
-                found = pair.contacts(*solids, features)
-                return [y for touch in found for y in (touch.gap, *touch.point, *touch.normal)]
 
-            inputs = (*meeting.poses[0][:12], *meeting.poses[1][:12], *meeting.records[0], *meeting.records[1])
-            _, gradient = vjp(touches, inputs, seeds)
-            a_bar, b_bar, *record_bars = split(gradient, 12, 12, layout.SHAPE, layout.SHAPE)
-            accumulate(bars.at(meeting.support.a * width), a_bar)
+def contacts_adjoint(
+    constraints: Any, contacts: Contacts, poses: Any, width: int, touch_bars: Any, bars: Any, constants_bar: Any
+) -> None:
+    """Add what the gradients with respect to gaps, points and normals say of poses and shapes.
+
+    touch_bars: [nslot, TOUCH - 1], of the contacts that count. constants_bar: or None.
+    """
+    for number, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
+        array, size = contacts.features.get(number, (None, 0))
+        features = array.get(p, size) if array is not None else ()
+        seeds = []
+        for k in range(pair.slots):
+            on = contacts.touches.at((at + k) * TOUCH)[TOUCH - 1] > 0.5
+            seeds += [select(on, x, 0.0) for x in touch_bars.get(at + k, TOUCH - 1)]
+        kinds = meeting.kinds
+
+        def touches(*x: Scalar, kinds: Any = kinds, pair: Pair = pair, features: Vec = features) -> list[Scalar]:
+            a, b, record_a, record_b = split(x, 12, 12, layout.SHAPE, layout.SHAPE)
+            solids = (place_solid(kinds[0], record_a, a), place_solid(kinds[1], record_b, b))
+            found = pair.contacts(*solids, features)
+            return [y for touch in found for y in (touch.gap, *touch.point, *touch.normal)]
+
+        inputs = (*meeting.poses[0][:12], *meeting.poses[1][:12], *meeting.records[0], *meeting.records[1])
+        _, gradient = vjp(touches, inputs, seeds)
+        a_bar, b_bar, *record_bars = split(gradient, 12, 12, layout.SHAPE, layout.SHAPE)
+        accumulate(bars.at(meeting.support.a * width), a_bar)
+        if not is_constant(meeting.support.b, 0):
             accumulate(bars.at(meeting.support.b * width), b_bar)
-            if constants_bar is not None:
-                start = constraints.head("shape_constants")
-                for shape, record_bar in zip((meeting.a, meeting.b), record_bars, strict=True):
-                    accumulate(constants_bar.at(start + shape * layout.SHAPE), record_bar)
+        if constants_bar is not None:
+            start = constraints.head("shape_constants")
+            for shape, record_bar in zip((meeting.a, meeting.b), record_bars, strict=True):
+                accumulate(constants_bar.at(start + shape * layout.SHAPE), record_bar)

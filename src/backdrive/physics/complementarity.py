@@ -7,11 +7,27 @@ derivative of its solution (`contact_adjoint`): Bᵀ y = λ̄.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..compiler import Scalar, absolute, carry, clip, loop, maximum, memory, select, while_any
-from .linear import factor_lu, multiply, solve_lu
+from .linear import TILE, factor_lu, multiply, solve_lu
 from .system import System
+
+
+def check_settings(solver: Any, count: str) -> None:
+    """Raise for numbers that no solver can have; count: the name of its number of iterations."""
+    most, name = getattr(solver, count), type(solver).__name__
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ValueError(f"{name}: {count} must be an integer >= 1, got {most!r}")
+    for field, fine, rule in (
+        ("tolerance", lambda x: x > 0, "> 0"),
+        ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
+        ("cfm", lambda x: x >= 0, ">= 0"),
+    ):
+        x = getattr(solver, field)
+        if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or not fine(x):
+            raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")
 
 
 def bounds(system: System, impulse: Any, r: Any) -> tuple[Scalar, Scalar]:
@@ -21,7 +37,8 @@ def bounds(system: System, impulse: Any, r: Any) -> tuple[Scalar, Scalar]:
 
 
 def diagonal(system: System, r: Any) -> Scalar:
-    return system.W.at(r * system.count)[r] + system.extra[r]
+    """Of W + extra."""
+    return system.diagonal[r]
 
 
 def speeds_after(system: System, impulse: Any, speed: Any) -> None:
@@ -40,9 +57,9 @@ def residual(system: System, impulse: Any, speed: Any) -> Scalar:
     for r in loop(system.count):
         d = diagonal(system, r)
         low, high = bounds(system, impulse, r)
-        x = impulse[r]
+        x = d * impulse[r]
         # In the order of maximum(): a NaN is kept.
-        worst[0] = maximum(worst[0], absolute(x - clip(x - speed[r] / d, low, high)) * d)
+        worst[0] = maximum(worst[0], absolute(x - clip(x - speed[r], d * low, d * high)))
     return worst[0] * system.unit[0]
 
 
@@ -50,21 +67,25 @@ def modes(system: System, impulse: Any, speed: Any, mode: Any) -> None:
     """mode [n]: -1 at the lower bound, 1 at the upper, 0 free; where a projected step from the impulses leads to."""
     for r in loop(system.count):
         low, high = bounds(system, impulse, r)
-        x = impulse[r] - speed[r] / diagonal(system, r)
-        mode[r] = select(x <= low, -1.0, select(x >= high, 1.0, 0.0))
+        x, d = impulse[r], diagonal(system, r)
+        mode[r] = select(d * (x - low) <= speed[r], -1.0, select(d * (x - high) >= speed[r], 1.0, 0.0))
 
 
 def mode_matrix(system: System, mode: Any) -> None:
     """B: free rows of W, and λ ± μ λₙ = bound where a bound holds; factored in place."""
     n, B = system.count, system.B
+    for K in loop(n // TILE):
+        rows, free = K * (TILE * n), [x == 0.0 for x in mode.get(K, TILE)]
+        for m in loop(n // TILE):
+            source, target = system.W.at(rows + m * TILE), B.at(rows + m * TILE)
+            for r in range(TILE):
+                for c in range(TILE):
+                    target.at(r * n)[c] = select(free[r], source.at(r * n)[c], 0.0)
     for r in loop(n):
-        free = mode[r] == 0.0
-        source, row = system.W.at(r * n), B.at(r * n)
-        for c in loop(n):
-            row[c] = select(free, source[c], 0.0)
-        row[r] = select(free, source[r] + system.extra[r], 1.0)
-        normal = system.normal[r]
+        row, normal = B.at(r * n), system.normal[r]
+        row[r] = select(mode[r] == 0.0, row[r] + system.extra[r], 1.0)
         row[normal] = row[normal] - mode[r] * system.mu[r]
+        system.factored[r] = mode[r]
     factor_lu(B, n)
 
 

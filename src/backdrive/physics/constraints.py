@@ -34,18 +34,42 @@ class Row(NamedTuple):
     force: Vec
 
 
-class Support(NamedTuple):
-    """Two links (records), and the joints that move when they push each other; see `tables`."""
+class Stretch(NamedTuple):
+    """A part of a way: where its single coordinates are listed and how many they are; the loose root that follows."""
 
+    start: Any
+    count: Any
+    loose: Any
+
+
+class Support(NamedTuple):
+    """Two links (records), and the joints that move when they push each other; see `tables`. at: where that is kept."""
+
+    at: Any
     a: Any
     root_a: Any
     way_a: Any
     own_a: Any
+    loose_a: Any
     b: Any
     root_b: Any
     way_b: Any
     own_b: Any
+    loose_b: Any
     common: Any
+    loose: Any
+
+    def grounded(self) -> Support:
+        """If b is the world."""
+        return self._replace(b=0, root_b=0, way_b=0, own_b=0, loose_b=-1, common=0, loose=-1)
+
+    def stretches(self) -> tuple[Stretch, Stretch, Stretch]:
+        """Those of a and b alone, and the one that is common."""
+        return (
+            Stretch(self.way_a, self.own_a, self.loose_a),
+            Stretch(self.way_b, self.own_b, self.loose_b),
+            Stretch(self.way_a + self.own_a, self.common, self.loose),
+        )
 
 
 class Material(NamedTuple):
@@ -59,16 +83,16 @@ class Constraints:
 
     dim: 2 or 3. directions: of friction, at a contact (1 in 2D, at least 2 in 3D). combine: how the friction and
     restitution of two shapes give those of their contact. bounces: whether restitution is looked at. kinds: the kinds
-    of pairs that can occur. npair, nslot, nsingle: pairs, contacts and other rows that there can be. constants: the
-    model's, which rolled loops can read.
+    of pairs that can occur. npair, nslot, nsingle: pairs, contacts and other rows that there can be. grounded: it is
+    known that b is the world in all pairs. constants: the model's, which rolled loops can read.
     """
 
     def __init__(
         self, dim: int, directions: int, combine: str, bounces: bool, kinds: tuple[int, ...], npair: Any, nslot: Any,
-        nsingle: Any, ints: Any, floats: Any, constants: Any,
+        nsingle: Any, grounded: bool, ints: Any, floats: Any, constants: Any,
     ) -> None:  # fmt: skip
         self.dim, self.directions, self.combine, self.bounces, self.kinds = dim, directions, combine, bounces, kinds
-        self.npair, self.nslot, self.nsingle = npair, nslot, nsingle
+        self.npair, self.nslot, self.nsingle, self.grounded = npair, nslot, nsingle, grounded
         self.ints, self.floats, self.constants = ints, floats, constants
 
     @property
@@ -84,16 +108,13 @@ class Constraints:
     def head(self, name: str) -> Any:
         return self.ints[tables.HEAD.index(name)]
 
-    def _table(self, name: str, i: Any, width: int) -> Any:
-        return self.ints.at(self.head(name)).at(i * width)
-
     def group(self, number: int) -> Any:
         """First pair, end and first slot of a kind of pairs."""
         return self.ints.at(len(tables.HEAD)).get(number, tables.GROUP)
 
     def shape(self, i: Any) -> Any:
         """Link record, and where the hull's tables are."""
-        return self._table("shape", i, tables.SHAPE).get(0, tables.SHAPE)
+        return self.ints.at(self.head("shape")).get(i, tables.SHAPE)
 
     def shape_record(self, i: Any) -> Vec:
         return self.constants.at(self.head("shape_constants")).get(i, layout.SHAPE)
@@ -102,9 +123,14 @@ class Constraints:
         """Of a shape's hull, before it is scaled by the size."""
         return self.floats.at(self.head("radius"))[i]
 
+    def support(self, at: Any) -> Support:
+        return Support(at, *self.ints.at(at).get(0, tables.SUPPORT))
+
     def pair(self, i: Any) -> tuple[Any, Any, Support]:
-        a, b, *support = self._table("pair", i, tables.PAIR).get(0, tables.PAIR)
-        return a, b, Support(*support)
+        start = self.head("pair") + i * tables.PAIR
+        a, b = self.ints.at(start).get(0, 2)
+        support = self.support(start + 2)
+        return a, b, support.grounded() if self.grounded else support
 
     def pair_size(self, i: Any) -> Scalar:
         """The radius of the smaller shape of a pair, m."""
@@ -116,16 +142,17 @@ class Constraints:
 
     def joint(self, name: str, i: Any) -> tuple[Any, Any, Any, Support]:
         """Link record, coordinate in q and kind of the joint of a "limit" or "friction", and its support."""
-        link, at, kind, *support = self._table(name, i, tables.JOINT).get(0, tables.JOINT)
-        return link, at, kind, Support(*support)
+        start = self.head(name) + i * tables.JOINT
+        link, at, kind = self.ints.at(start).get(0, 3)
+        return link, at, kind, self.support(start + 3)
 
     def joint_link(self, link: Any) -> Vec:
         """The LINK constants of a link given by its record."""
         return self.constants.get(link - 1, layout.LINK)
 
     def equality(self, i: Any) -> tuple[Any, Support]:
-        kind, *support = self._table("equality", i, tables.EQUALITY).get(0, tables.EQUALITY)
-        return kind, Support(*support)
+        start = self.head("equality") + i * tables.EQUALITY
+        return self.ints[start], self.support(start + 1)
 
     def equality_record(self, i: Any) -> Vec:
         return self.constants.at(self.head("equality_constants")).get(i, layout.EQUALITY)

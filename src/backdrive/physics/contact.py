@@ -44,17 +44,15 @@ from .constraints import (
     row_speed,
 )  # fmt: skip
 from .dynamics import Dynamics, expand
-from .gauss_seidel import ProjectedGaussSeidel, solve_by_sweeps, solve_gauss_seidel
-from .interior_point import InteriorPoint, solve_interior_point
+from .impact import Impacts, solve_without_gain
 from .kinematics import turn
 from .linear import TILE, factor_lu, solve_lu
-from .poses import link_poses, pose_size
+from .poses import link_poses, pose_of, pose_size
 from .solids import Touch
+from .solve import Solver, solve
 from .spatial import Vec
-from .system import INFINITE, Mobility, System
+from .system import INFINITE, NO_MODE, Mobility, System
 from .world import World
-
-Solver = InteriorPoint | ProjectedGaussSeidel
 
 SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like a gap: by velocities
 LIMIT_SLOP = 1e-4  # rad or m, likewise
@@ -69,19 +67,25 @@ class Stepping:
 
     regularisation: softness of all rows, as a part of the inverse mass: which of several contacts of one face carries
     how much is then defined.
+    impacts: steps are split at impacts (`impact`); without, what bounces is found out from speeds alone.
     """
 
     solver: Solver
     bounce_threshold: float = 0.05
     regularisation: float = 1e-8
+    impacts: bool = False
 
 
 @dataclass(frozen=True)
 class Times:
-    """h: of the whole step, for which forces act; left: for which positions still move with the new velocities."""
+    """Of a stretch. h: for which forces act (0 in an impact); left: in which gaps may close, of the whole step.
+
+    unit: h, or 1 in an impact: gradients with respect to velocities come multiplied by it, as those of accelerations.
+    """
 
     h: Scalar
     left: Scalar
+    unit: Scalar
 
 
 FORCE = 6  # of every slot: force (N, on the first shape of its pair) and the point it acts at (m), in world axes
@@ -108,6 +112,7 @@ class Constrained:
     caused: Any = None
     pseudo: Any  # p [nv], where positions are corrected
     pseudo_caused: Any = None  # over links
+    rebound: Any  # what part of restitution there is
     residual: Scalar
     touching: Scalar  # contacts that press
     depth: Scalar  # the deepest penetration, m
@@ -116,11 +121,12 @@ class Constrained:
 
 def constrain(
     world: World, stepping: Stepping, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: Any,
-    adjoint: bool,
+    adjoint: bool, impacts: Impacts | None = None, contacts: Contacts | None = None,
 ) -> Constrained:  # fmt: skip
     """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
 
-    `adjoint`: what only the adjoint reads is wanted, too.
+    `adjoint`: what only the adjoint reads is wanted, too. `impacts`: decide which contacts take part, from what touches
+    at the beginning of the stretch: `contacts`, or if that is here, what is found.
     """
     constraints, solver, nv = world.constraints, stepping.solver, world.nv
     outcome = Constrained()
@@ -128,44 +134,53 @@ def constrain(
         outcome.q = memory(world.nq)
         copy(world.nq, q, outcome.q)
     velocities = [free, v] if constraints.bounces else [free]
+    if impacts is not None:
+        velocities = [impacts.ahead(free), v]
     width = pose_size(len(velocities))
     poses = link_poses(world, q, *velocities, indexed=True)
-    mobility = Mobility(world, dynamics.frames, dynamics.factors, poses, width, constraints.dim)
-    system = outcome.system = System(constraints, nv)
-    outcome.contacts = find_contacts(constraints, poses, width, times.left)
-    builder = Builder(constraints, stepping, system, mobility, poses, width, times)
+    mobility = Mobility(world, dynamics.frames, dynamics.factors, constraints.dim)
+    system = outcome.system = System(constraints, mobility, nv, impulses)
+    reach = times.left if impacts is None else times.h
+    outcome.contacts = find_contacts(constraints, poses, width, reach)
+    if impacts is not None:
+        if contacts is None:
+            impacts.classify(constraints, outcome.contacts, poses)
+        impacts.apply(outcome.contacts)
+    outcome.after, outcome.move, outcome.pseudo = memory(nv), memory(nv), memory(nv)
+    copy(nv, free, outcome.after)
+    builder = Builder(constraints, stepping, system, poses, width, outcome.after, times, impacts)
     outcome.limit_count = None
     if not is_constant(constraints.nsingle, 0):
         builder.equalities()
         builder.joint_frictions()
         outcome.first_limit = system.count
         outcome.limits, outcome.limit_count = builder.limits(outcome.q)
+        system.fill_columns(1)
     outcome.first_contact = system.count
     builder.contacts(outcome.contacts)
-    outcome.after, outcome.move, outcome.pseudo = memory(nv), memory(nv), memory(nv)
-    copy(nv, free, outcome.after)
+    system.fill_columns(constraints.block, constraints.grounded)
     if adjoint:
         outcome.caused, outcome.pseudo_caused = (memory((world.nlink + 1) * 6) for _ in range(2))
         zero((world.nlink + 1) * 6, outcome.caused)
         outcome.pseudo_caused.put(0, sp.ZERO6)
     numbers = memory(4)
     zero(4, numbers)
+    outcome.rebound = memory(1)
+    outcome.rebound[0] = 1.0
     outcome.corrected, outcome.correction = counters(1), memory(constraints.nimpulse + TILE)
     outcome.corrected[0] = 0
-    system.recall(impulses)
     for k in loop(constraints.nimpulse):
         impulses[k] = 0.0
     for _ in when(system.count > 0):
         rows = system.count
         system.close()
         system.couple()
-        if isinstance(solver, InteriorPoint):
-            iterations, tolerance = solver.max_iterations, solver.tolerance
-            numbers[0] = solve_interior_point(system, system.impulse, True, iterations, tolerance)
-            for _ in when(any_lane(numbers[0] > tolerance)):  # as with very unlike masses
-                numbers[0] = solve_by_sweeps(system, iterations, tolerance, exact=True)
+        if impacts is not None and constraints.bounces:
+            numbers[0] = solve_without_gain(
+                impacts, system, solver, outcome.contacts, outcome.first_contact, builder.bounce, outcome.rebound
+            )  # fmt: skip
         else:
-            numbers[0] = solve_gauss_seidel(system, solver)
+            numbers[0] = solve(system, solver)
         for r in loop(rows):
             impulses[system.place[r]] = system.impulse[r]
         apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
@@ -219,23 +234,43 @@ def apply(world: World, dynamics: Dynamics, q: Any, system: System, impulse: Any
             caused.put(i + 1, motions.get(i + 1, 6))
 
 
-def write_forces(constraints: Constraints, outcome: Constrained, h: Scalar, forces: Any) -> None:
-    """FORCE numbers of every contact's slot (zeros where there is none), then the forces λ / h of all single rows."""
-    zero(constraints.nslot * FORCE + constraints.nsingle, forces)
+def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, going: Any, forces: Any) -> None:
+    """Add λ `share` of every row, where the stretch counts (mask): forces of contacts and where they act, FORCE numbers
+    for every slot, then those of all single rows."""
     system, block = outcome.system, constraints.block
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
         touch, on = split_touch(outcome.contacts.touches.get(slot, TOUCH))
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
         rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
-        force = sp.ZERO3
+        before = forces.get(slot, FORCE)
+        force = before[:3]
         for k, row in enumerate(rows):
-            force = sp.add(force, sp.scale(system.impulse[first + k] / h, row.force))
-        forces.put(slot, [select(on, x, 0.0) for x in (*force, *rows[0].point)])
+            force = sp.add(force, sp.scale(share * system.impulse[first + k], row.force))
+        after = (*force, *rows[0].point)
+        forces.put(slot, [select(on & going, x, y) for x, y in zip(after, before, strict=True)])
     if outcome.limit_count is not None:
         singles = forces.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            singles[system.place[r]] = system.impulse[r] / h
+            place = system.place[r]
+            singles[place] = singles[place] + select(going, share * system.impulse[r], 0.0)
+
+
+def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: Any) -> Scalar:
+    """Σ λ · forces_bar over all rows: how the loss depends on the share that `add_forces` takes."""
+    system, total = outcome.system, carry(1)
+    total[0] = 0.0
+    for c in loop(outcome.contacts.count[0]):
+        slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
+        touch, on = split_touch(outcome.contacts.touches.get(slot, TOUCH))
+        bar = forces_bar.get(slot, FORCE)[:3]
+        for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
+            total[0] = total[0] + select(on, system.impulse[first + k] * sp.dot(bar, row.force), 0.0)
+    if outcome.limit_count is not None:
+        for r in loop(outcome.first_contact):
+            bar = forces_bar.at(constraints.nslot * FORCE)[system.place[r]]
+            total[0] = total[0] + system.impulse[r] * bar
+    return total[0]
 
 
 def corrects(system: System, r: Any) -> Any:
@@ -251,6 +286,7 @@ def is_equation(system: System, r: Any) -> Any:
 def correction_matrix(system: System) -> None:
     """W of the rows that correct positions, factored, in B."""
     n, B = system.count, system.B
+    system.factored[0] = NO_MODE
     for r in loop(n):
         row, source = B.at(r * n), system.W.at(r * n)
         counts = corrects(system, r)
@@ -301,27 +337,37 @@ def contact_bias(gap: Scalar, slop: Scalar, restitution: Scalar, before: Scalar,
 
 
 class Builder:
-    """Puts the rows of all constraints into a system."""
+    """Puts the rows of all constraints into a system; poses: over links, with the twists of the free motion."""
 
     def __init__(
-        self, constraints: Constraints, stepping: Stepping, system: System, mobility: Mobility, poses: Any, width: int,
-        times: Times,
+        self, constraints: Constraints, stepping: Stepping, system: System, poses: Any, width: int, free: Any,
+        times: Times, impacts: Impacts | None,
     ) -> None:  # fmt: skip
         self.constraints, self.stepping, self.system, self.times = constraints, stepping, system, times
-        self.mobility, self.poses, self.width = mobility, poses, width
+        self.poses, self.width, self.free, self.impacts = poses, width, free, impacts
+        self.bounce = memory(constraints.nslot)  # e v⁻ of every contact that hits
+        self.regularisation: Scalar = stepping.regularisation
+        if impacts is not None:
+            self.regularisation = impacts.regularisation(stepping.regularisation)
 
     def _add(self, support: Any, rows: list[Row], on: list[Any], place: Any, **numbers: Any) -> None:
-        self.system.add(self.mobility, self.poses, self.width, support, rows, on, place, **numbers)
+        self.system.add(self.poses, self.width, support, rows, on, place, **numbers)
 
     def _speed(self, row: Row, support: Any, velocity: int = 0) -> Scalar:
         """J v, for the velocities that the poses have twists of."""
-        at = 12 + 6 * velocity
-        a, b = (self.poses.get(link, self.width) for link in (support.a, support.b))
-        return row_speed(row, a, a[at : at + 6]) - row_speed(row, b, b[at : at + 6])
+        a, b = (pose_of(self.poses, link, self.width) for link in (support.a, support.b))
+
+        def speed(k: int) -> Scalar:
+            at = 12 + 6 * k
+            return row_speed(row, a, a[at : at + 6]) - row_speed(row, b, b[at : at + 6])
+
+        if self.impacts is not None and velocity == 0:  # in an impact nothing moves freely
+            return select(self.impacts.hitting, speed(1), speed(0))
+        return speed(velocity)
 
     def _extra(self, support: Any, angular: Any = 0, softness: Scalar = 0.0) -> Scalar:
         scale = self.constraints.inverse_mass(support, angular)
-        return self.stepping.regularisation * scale + (softness + self.stepping.solver.cfm)
+        return self.regularisation * scale + (softness + self.stepping.solver.cfm)
 
     def equalities(self) -> None:
         constraints = self.constraints
@@ -338,19 +384,23 @@ class Builder:
                         mu=[0.0], violation=reachable(error),
                     )  # fmt: skip
 
-    def _joint(self, name: str, i: Any) -> tuple[Row, Any, Any, Scalar]:
-        """Row, coordinate in q, support and regularisation of a limit or joint friction."""
-        link, at, kind, support = self.constraints.joint(name, i)
+    def _joint(self, link: Any, kind: Any, support: Any) -> tuple[Row, Scalar]:
+        """Row and regularisation of a joint's own coordinate."""
         row = joint_row(kind, self.constraints.joint_link(link), self.poses.get(link, self.width)[:12])
-        return row, at, support, self._extra(support, int(Kind.SLIDER) - kind)
+        return row, self._extra(support, int(Kind.SLIDER) - kind)
+
+    def _joint_speed(self, support: Any) -> Scalar:
+        """The velocity of a joint, which is the first on the way from its link."""
+        return self.free[self.constraints.ints[support.way_a]]
 
     def joint_frictions(self) -> None:
         constraints = self.constraints
         for i in loop(constraints.head("nfriction")):
-            row, _, support, extra = self._joint("friction", i)
+            link, _, kind, support = constraints.joint("friction", i)
+            row, extra = self._joint(link, kind, support)
             most = self.times.h * constraints.joint_friction(i)
             self._add(
-                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[self._speed(row, support)],
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[self._joint_speed(support)],
                 extra=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
             )  # fmt: skip
 
@@ -361,17 +411,22 @@ class Builder:
         count[0] = 0
         place = constraints.head("nequality") + constraints.head("nfriction")
         for i in loop(constraints.head("nlimit")):
-            row, at, support, extra = self._joint("limit", i)
+            link, at, kind, support = constraints.joint("limit", i)
             sign, gap = nearest_limit(constraints.limit_record(i), q[at])
-            row = signed(row, sign)
-            speed = self._speed(row, support)
-            on = gap < LIMIT_MARGIN + self.times.left * maximum(-speed, 0.0)
+            speed = sign * self._joint_speed(support)
+            if self.impacts is None:
+                on = gap < LIMIT_MARGIN + self.times.left * maximum(-speed, 0.0)
+            else:  # in an impact, those that are reached
+                reach = LIMIT_MARGIN + self.times.h * maximum(-speed, 0.0)
+                on = gap < select(self.impacts.hitting, LIMIT_SLOP, reach)
             for _ in when(any_lane(on)):
                 numbers[count[0]] = i
                 count[0] = count[0] + 1
+                row, extra = self._joint(link, kind, support)
                 self._add(
-                    support, [row], [on], place + i, speeds=[speed + gap_bias(gap, LIMIT_SLOP, self.times.left)],
-                    extra=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                    support, [signed(row, sign)], [on], place + i,
+                    speeds=[speed + gap_bias(gap, LIMIT_SLOP, self.times.left)], extra=[extra], low=[0.0],
+                    high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
                 )  # fmt: skip
         return numbers, count
 
@@ -386,7 +441,10 @@ class Builder:
             rows = contact_rows(touch, constraints.pair_surface(p), constraints.dim, m)
             speeds = [self._speed(row, support) for row in rows]
             before, hits = 0.0, False
-            if constraints.bounces:
+            if constraints.bounces and self.impacts is not None:
+                before, hits = self._speed(rows[0], support, 1), self.impacts.role[slot] > 1.5
+                self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
+            elif constraints.bounces:
                 before = self._speed(rows[0], support, 1)
                 meets = touch.gap + times.left * speeds[0] < 0.0
                 hits = meets & (before < -self.stepping.bounce_threshold) & (stuff.restitution > 0.0)

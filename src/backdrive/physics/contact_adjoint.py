@@ -16,7 +16,20 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..compiler import Masked, Scalar, loop, memory, select, vjp, when, workspace
+from ..compiler import (
+    Masked,
+    Scalar,
+    absolute,
+    any_lane,
+    carry,
+    is_constant,
+    loop,
+    memory,
+    select,
+    vjp,
+    when,
+    workspace,
+)
 from ..model import layout
 from ..model.layout import EqualityKind
 from . import spatial as sp
@@ -43,7 +56,7 @@ from .contact import (
 from .dynamics import Dynamics, expand, reduce
 from .kinematics import turn
 from .linear import TILE, solve_lu_transposed
-from .poses import link_poses, link_poses_adjoint, pose_size
+from .poses import link_poses, link_poses_adjoint, pose_of, pose_size
 from .solids import Touch
 from .spatial import Vec
 from .world import World
@@ -61,6 +74,7 @@ class ContactNumbers(NamedTuple):
     rows: list[RowNumbers]
     on: Any  # mask: the contact counts
     hits: Any  # mask: it bounces
+    rebound: Scalar  # with so much of its restitution
     surface: Scalar
     slop: Scalar
     force_bar: Vec | None
@@ -113,13 +127,14 @@ class RowPower:
     def _differentiate(self, function: Any, support: Any, *constants: tuple[Any, Vec]) -> list[Vec]:
         """Differentiate function(pose a, pose b, *records), and add to the bars of the poses, and of the records that
         have a place in the constants; all records' gradients are returned."""
-        a, b = (self.poses.get(link, self.width) for link in (support.a, support.b))
+        a, b = (pose_of(self.poses, link, self.width) for link in (support.a, support.b))
         sizes = [self.width, self.width, *(len(record) for _, record in constants)]
         inputs = (*a, *b, *(x for _, record in constants for x in record))
         _, gradient = vjp(lambda *x: [function(*split(x, *sizes))], inputs, [self.scale])
         a_bar, b_bar, *records = split(gradient, *sizes)
         accumulate(self.bars.at(support.a * self.width), a_bar)
-        accumulate(self.bars.at(support.b * self.width), b_bar)
+        if not is_constant(support.b, 0):
+            accumulate(self.bars.at(support.b * self.width), b_bar)
         for (place, _), bar in zip(constants, records, strict=True):
             if place is not None and self.constants_bar is not None:
                 accumulate(self.constants_bar.at(place), bar)
@@ -185,6 +200,7 @@ class RowPower:
                 [self._numbers(first + k) for k in range(constraints.block)],
                 on,
                 self.outcome.system.hits[first] > 0.5 if constraints.bounces else False,
+                self.outcome.rebound[0],
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
                 None if self.forces_bar is None else self.forces_bar.get(slot, FORCE),
@@ -210,7 +226,8 @@ class RowPower:
         if self.positions:
             return total - normal.free * (self.rate * touch.gap + stuff.softness * normal.impulse)
         before = powers[2] if constraints.bounces else 0.0
-        bias = contact_bias(touch.gap, contact.slop, stuff.restitution, before, contact.hits, self.times.left)
+        restitution = stuff.restitution * contact.rebound
+        bias = contact_bias(touch.gap, contact.slop, restitution, before, contact.hits, self.times.left)
         total = total - normal.free * (bias + stuff.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)
@@ -220,7 +237,7 @@ class RowPower:
         if contact.force_bar is not None:  # the force's direction, and its point
             for row, numbers in zip(rows, contact.rows, strict=True):
                 total = total + numbers.impulse * sp.dot(contact.force_bar[:3], row.force)
-            total = total + self.times.h * sp.dot(contact.force_bar[3:], rows[0].point)
+            total = total + self.times.unit * sp.dot(contact.force_bar[3:], rows[0].point)
         return total
 
 
@@ -233,10 +250,11 @@ class ConstraintAdjoint:
     def __init__(
         self, world: World, stepping: Stepping, outcome: Constrained, times: Times, forces_bar: Any = None
     ) -> None:
-        """forces_bar: gradient with respect to what `contact.write_forces` writes, or None."""
+        """forces_bar: gradient with respect to λ / unit and its point, as `contact.add_forces` orders them, or None."""
         self.world, self.stepping, self.outcome, self.times = world, stepping, outcome, times
         self.forces_bar = forces_bar
-        self.mode = self.multiplier = None
+        self.mode: Any = None
+        self.multiplier: Any = None
         self.touch_bars = memory(world.constraints.nslot * (TOUCH - 1))
         for c in loop(outcome.contacts.count[0]):
             self.touch_bars.put(outcome.contacts.slots[c], (0.0,) * (TOUCH - 1))
@@ -245,12 +263,18 @@ class ConstraintAdjoint:
         """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
         system = self.outcome.system
         most = system.constraints.nimpulse + TILE
-        self.mode, self.multiplier = memory(most), memory(most)
+        mode = self.mode = memory(most)
+        self.multiplier = memory(most)
         for _ in when(system.count > 0):
             speed = memory(most)
             speeds_after(system, system.impulse, speed)
-            modes(system, system.impulse, speed, self.mode)
-            mode_matrix(system, self.mode)
+            modes(system, system.impulse, speed, mode)
+            others = carry(1)
+            others[0] = 0.0
+            for r in loop(system.count):
+                others[0] = others[0] + absolute(mode[r] - system.factored[r])
+            for _ in when(any_lane(others[0] > 0.0)):  # else the solver's last factors are those of the solution
+                mode_matrix(system, mode)
             system.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
@@ -275,10 +299,10 @@ class ConstraintAdjoint:
         """Bᵀ y = λ̄ with the factored B and λ̄ = J A⁻¹ w (`multiplier`); what the free rows take up is subtracted."""
         system = self.outcome.system
         solve_lu_transposed(system.B, system.count, multiplier)
+        taken = memory(system.constraints.nimpulse + TILE)
         for r in loop(system.count):
-            x, row = select(mode[r] == 0.0, multiplier[r], 0.0), system.Z.at(r * system.nv)
-            for j in loop(system.nv):
-                reduced[j] = reduced[j] - x * row[j]
+            taken[r] = select(mode[r] == 0.0, -multiplier[r], 0.0)
+        system.add_effect(taken, reduced)
 
     def add_rows(self, q: Any, v: Any, virtual: Any, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
         """Add what the rows say; `virtual`: h n; v_bar: of the velocities before the step, which A (v⁺ - v) has, too:
@@ -291,7 +315,7 @@ class ConstraintAdjoint:
             velocities = [outcome.after, virtual, *([v] if world.constraints.bounces else [])]
             velocity_bars = [v_rows, None, *([v_rows] if world.constraints.bounces else [])]
             self._rows(
-                q, velocities, velocity_bars, outcome.system.impulse, self.multiplier, self.mode, 1.0 / self.times.h,
+                q, velocities, velocity_bars, outcome.system.impulse, self.multiplier, self.mode, 1.0 / self.times.unit,
                 q_rows, constants_bar, False,
             )  # fmt: skip
         add_to(world.nq, q_rows, q_bar)

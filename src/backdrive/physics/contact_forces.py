@@ -7,32 +7,25 @@ from typing import Any
 from ..compiler import Scalar, loop, memory
 from .arrays import copy, local, zero
 from .bodies import body_moments
-from .contact import FORCE, Times, write_forces
-from .dynamics import forward_dynamics
-from .integrate import Midpoint
+from .contact import FORCE
 from .rollout import BackwardSweep, at_time, no_impulses
-from .step import Scheme, constrained, midpoint_stages
+from .step import Scheme, step
 from .world import World
 
 
 def forces(
     world: World, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, out: Any, times: Any, h: Scalar
 ) -> None:
-    """Kernel: `contact.write_forces` of a step from every state."""
+    """Kernel: `contact.add_forces` of a step from every state."""
     bodies, impulses = body_moments(world), no_impulses(world)
     size = world.constraints.nslot * FORCE + world.constraints.nsingle
-    written = memory(size)
+    written, qt, vt = memory(size), memory(world.nq), memory(world.nv)
     for t in loop(times):
-        qt, vt, u = local(world.nq, q.row(t)), local(world.nv, v.row(t)), local(world.nu, controls.row(t))
-        if isinstance(scheme.integrator, Midpoint):
-            start, _, _, dynamics = midpoint_stages(world, bodies, qt, vt, u, at_time(wrenches, t), h)
-            left = 0.5 * h
-        else:
-            start, left = qt, h
-            dynamics = forward_dynamics(world, bodies, qt, vt, vt, u, at_time(wrenches, t), h)
-        outcome = constrained(world, scheme, dynamics, start, vt, Times(h, left), impulses)
-        assert outcome is not None  # there are constraints
-        write_forces(world.constraints, outcome, h, written)
+        copy(world.nq, q.row(t), qt)
+        copy(world.nv, v.row(t), vt)
+        u = local(world.nu, controls.row(t))
+        zero(size, written)
+        step(world, bodies, scheme, qt, vt, u, at_time(wrenches, t), h, impulses, written)
         copy(size, written, out.row(t))
 
 

@@ -2,7 +2,7 @@
 
 unforced_motion   poses, velocities, and the forces that keep every link on its way when no joint accelerates: c
 factor            M, as the articulated inertias U, d of its joints, which are eliminated one column at a time
-solve             M⁻¹ with these factors; also for other right-hand sides (the adjoint's, contact's)
+reduce, expand    M⁻¹ with these factors, in two halves; also for other right-hand sides (the adjoint's, contact's)
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Any
 
 from ..compiler import Scalar, loop, workspace
 from . import spatial as sp
+from .arrays import copy
 from .bodies import Bodies
 from .forces import generalised_forces
 from .kinematics import Frames, place_link, turn
@@ -108,17 +109,11 @@ def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -
     return factors
 
 
-def solve(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> Any:
-    """z = M⁻¹ (τ - Sᵀ forces), and the accelerations of the links that it causes (an array over links).
+def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> None:
+    """The inward half of z = M⁻¹ (τ - Sᵀ forces): what is left of τ and the forces at every joint, divided by d.
 
     `forces` (over links, or None) are overwritten. τ and z are turned into the links' axes (`joints`).
     """
-    reduce(world, frames, factors, tau, z, forces)
-    return expand(world, frames, factors, z)
-
-
-def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> None:
-    """The inward half of `solve`: what is left of τ and the forces at every joint, divided by d."""
     if forces is None:
         forces = workspace((world.nlink + 1) * 6)
         forces.put(0, ZERO6)
@@ -135,7 +130,7 @@ def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, for
 
 
 def expand(world: World, frames: Frames, factors: Factors, z: Any) -> Any:
-    """The outward half of `solve`: z in place, and the accelerations of the links."""
+    """The outward half: z in place, and the accelerations of the links that it causes (an array over links)."""
     accelerations = workspace((world.nlink + 1) * 6)
     accelerations.put(0, ZERO6)
     for i in world.links():
@@ -157,6 +152,7 @@ class Dynamics:
     accelerations: Any  # of the links, gravity included: array over links
     rotations: Any  # of the links to world axes, if wrenches act: array over links
     vdot: Any  # v̇ [nv]
+    reduced: Any  # the inward half of the solve for v̇ [nv]
     clipped: Scalar  # motors at a limit
 
 
@@ -181,7 +177,10 @@ def forward_dynamics(
             applied = applied_force(world.link(i).com, result.rotations.get(i + 1, 9), wrenches.get(i, 6))
             motion.forces.accumulate(i + 1, sp.neg(applied))
     result.factors = factors or factor(world, bodies, frames, damping_time)
-    caused = solve(world, frames, result.factors, tau, z, motion.forces)
+    reduce(world, frames, result.factors, tau, z, motion.forces)
+    result.reduced = workspace(world.nv)
+    copy(world.nv, z, result.reduced)
+    caused = expand(world, frames, result.factors, z)
     for i in world.links():
         result.accelerations.accumulate(i + 1, caused.get(i + 1, 6))
     turn(world, q, z, result.vdot, back=True)

@@ -6,14 +6,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..compiler import Scalar, any_lane, carry, clip, loop, memory, select, when, while_any
-from .complementarity import bounds, diagonal, refine, residual
-from .interior_point import check_settings, solve_interior_point
+from .complementarity import bounds, check_settings, diagonal, refine, residual
 from .linear import TILE
 from .system import System
 
-NEWTON = 4  # iterations on the modes,
-SWEEPS = 5  # between so many sweeps
-STEPS = 40  # of the interior point method, if all that fails
+NEWTON = 2  # iterations on the modes: most steps have those of the step before
+SWEEPS = 3  # lead to where few modes are wrong
 
 
 @dataclass(frozen=True)
@@ -22,9 +20,8 @@ class ProjectedGaussSeidel:
 
     iterations: at most so many sweeps; tolerance: the residual at which they end, a speed in m/s relative to 1 + the
     largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm:
-    softness of all constraints, (m/s) per N s. exact: see between the sweeps whether the impulses tell which contacts
-    stick, slide and separate, since then a linear solve gives the solution itself; and where the sweeps do not get
-    there, use the interior point method. Without, convergence is left to the sweeps alone.
+    softness of all constraints, (m/s) per N s. exact: a few sweeps nearly tell which contacts stick, slide and
+    separate; from there linear solves lead to the solution itself (`pivoting`). Without, it is left to the sweeps.
     """
 
     iterations: int = 30
@@ -53,33 +50,21 @@ def sweep(system: System, impulse: Any, active: Any) -> None:
         impulse[r] = select(active, clip(x - speed / diagonal(system, r), low, high), x)
 
 
-def solve_by_sweeps(system: System, iterations: int, tolerance: float, exact: bool) -> Scalar:
-    """From the impulses of the system to its solution, in place; returns the residual."""
-    most = system.constraints.nimpulse + TILE
-    impulse, speed, mode, trial, error = system.impulse, memory(most), memory(most), memory(most), memory(1)
-    error[0] = residual(system, impulse, speed)
-    sweeps = SWEEPS if exact else 1
-    for _ in while_any(lambda: error[0] > tolerance, -(-iterations // sweeps)):
-        if exact:
-            refine(system, impulse, speed, trial, mode, error, tolerance, NEWTON)
-        active = error[0] > tolerance
-        for _ in while_any(lambda: error[0] > tolerance, sweeps):
-            sweep(system, impulse, active)
-        error[0] = select(active, residual(system, impulse, speed), error[0])
-    return error[0]
-
-
 def solve_gauss_seidel(system: System, solver: ProjectedGaussSeidel) -> Scalar:
-    """`solve_by_sweeps`, and where that is not enough, the interior point method."""
-    error = memory(1)
-    error[0] = solve_by_sweeps(system, solver.iterations, solver.tolerance, solver.exact)
+    """From the impulses of the system towards its solution, in place; returns the residual."""
+    most, tolerance = system.constraints.nimpulse + TILE, solver.tolerance
+    impulse, speed, error = system.impulse, memory(most), memory(1)
+    error[0] = residual(system, impulse, speed)
     if solver.exact:
-        failed = error[0] > solver.tolerance
-        for _ in when(any_lane(failed)):
-            trial = memory(system.constraints.nimpulse + TILE)
-            other = solve_interior_point(system, trial, failed, STEPS, solver.tolerance)
-            better = failed & (other < error[0])
-            for r in loop(system.count):
-                system.impulse[r] = select(better, trial[r], system.impulse[r])
-            error[0] = select(better, other, error[0])
+        refine(system, impulse, speed, memory(most), memory(most), error, tolerance, NEWTON)
+        active = error[0] > tolerance
+        for _ in when(any_lane(active)):
+            for _ in range(min(SWEEPS, solver.iterations)):
+                sweep(system, impulse, active)
+            error[0] = select(active, residual(system, impulse, speed), error[0])
+    else:
+        for _ in while_any(lambda: error[0] > tolerance, solver.iterations):
+            active = error[0] > tolerance
+            sweep(system, impulse, active)
+            error[0] = select(active, residual(system, impulse, speed), error[0])
     return error[0]

@@ -10,14 +10,13 @@ the size of λ.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
 from ..compiler import Scalar, absolute, any_lane, carry, loop, maximum, memory, minimum, select, when, while_any
-from .complementarity import diagonal, refine, residual, speeds_after
+from .complementarity import check_settings, diagonal, refine, residual, speeds_after
 from .linear import TILE, factor_lu, solve_lu
-from .system import INFINITE, System
+from .system import INFINITE, NO_MODE, System
 
 SHORT = 0.99  # a step goes at most so much of the way to a bound
 WORSE = 1e3  # a step may increase the residual, but not by so much
@@ -26,7 +25,7 @@ NEAR = 1e-2  # from this residual on, the modes are tried
 
 @dataclass(frozen=True)
 class InteriorPoint:
-    """Newton's method on the complementarity conditions; what it does not solve is left to Gauss-Seidel sweeps.
+    """Newton's method on the complementarity conditions; what it does not solve is left to pivoting.
 
     max_iterations: at most so many steps; tolerance: the residual at which they end, a speed in m/s relative to 1 + the
     largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm:
@@ -42,24 +41,9 @@ class InteriorPoint:
         check_settings(self, "max_iterations")
 
 
-def check_settings(solver: Any, count: str) -> None:
-    """Raise for numbers that no solver can have; count: the name of its number of iterations."""
-    most, name = getattr(solver, count), type(solver).__name__
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise ValueError(f"{name}: {count} must be an integer >= 1, got {most!r}")
-    for field, fine, rule in (
-        ("tolerance", lambda x: x > 0, "> 0"),
-        ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
-        ("cfm", lambda x: x >= 0, ">= 0"),
-    ):
-        x = getattr(solver, field)
-        if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or not fine(x):
-            raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")
-
-
-def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iterations: int, tolerance: float) -> Scalar:
-    """Fill the impulses with the solution, in lanes where it is `wanted` (a mask, or True); returns the residual."""
-    most = system.constraints.nimpulse + TILE
+def solve_interior_point(system: System, solver: InteriorPoint) -> Scalar:
+    """Fill the impulses of the system with its solution; returns the residual."""
+    most, impulse, tolerance = system.constraints.nimpulse + TILE, system.impulse, solver.tolerance
     speed, mode, trial, step = (memory(most) for _ in range(4))
     below, above, exact = memory(most), memory(most), memory(most)  # α, and impulses of the modes
     error, scale, best, going = (memory(1) for _ in range(4))
@@ -73,9 +57,9 @@ def solve_interior_point(system: System, impulse: Any, wanted: Any, max_iteratio
     for r in loop(n):
         low, high = has_bounds(system, r)
         below[r], above[r] = select(low, scale[0] + 1e-12, 0.0), select(high, scale[0] + 1e-12, 0.0)
-    error[0] = select(wanted, residual(system, impulse, speed), 0.0)
+    error[0] = residual(system, impulse, speed)
     going[0] = error[0]
-    for _ in while_any(lambda: going[0] > tolerance, max_iterations):
+    for _ in while_any(lambda: going[0] > tolerance, solver.max_iterations):
         active = going[0] > tolerance
         for r in loop(n):
             exact[r] = impulse[r]
@@ -143,6 +127,7 @@ def newton_step(system: System, impulse: Any, speed: Any, below: Any, above: Any
         push = select(has_low, sigma / s_low, 0.0) - select(has_high, sigma / s_high, 0.0)
         step[r] = push - speed[r]
     factor_lu(B, n)
+    system.factored[0] = NO_MODE
     solve_lu(B, n, step)
     sums[2] = 1.0
 

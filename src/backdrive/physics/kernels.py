@@ -151,8 +151,12 @@ def make_kernel(
             if varying is not None and "constants_bar" in a:
                 a["constants_bar"] = Masked(a["constants_bar"], varying)
         if constraining:
-            known = None if tables is None else {"npair": model.npair, "nslot": tables.nslot, "nsingle": tables.nsingle}
-            counts = known or {name: a.pop(name) for name in CONSTRAINT_SIZES}
+            if tables is None:
+                counts = {name: a.pop(name) for name in CONSTRAINT_SIZES} | {"grounded": False}
+            else:
+                counts = {"npair": model.npair} | {
+                    name: getattr(tables, name) for name in ("nslot", "nsingle", "grounded")
+                }
             table = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
             world.constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})

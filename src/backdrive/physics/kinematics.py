@@ -5,10 +5,10 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..compiler import switch, workspace
+from ..compiler import Scalar, switch, workspace
 from . import spatial as sp
 from .joints import JOINTS, Joint
-from .spatial import ZERO3, ZERO6, Vec
+from .spatial import ZERO3, Vec
 from .world import World
 
 
@@ -24,14 +24,14 @@ class Frames:
         self.angular_velocity = workspace((n + 1) * 3)
         self.angular_velocity.put(0, ZERO3)
 
-    def at_rest(self, world: World) -> Frames:
-        """The same poses, without velocities."""
+    def slowed(self, world: World, part: Scalar) -> Frames:
+        """The same poses, with so much of the velocities."""
         frames = Frames(world)
         frames.R, frames.p, frames.S = self.R, self.p, self.S
         for i in world.links():
-            frames.joint_velocity.put(i, ZERO6)
-            frames.drift.put(i, ZERO3)
-            frames.angular_velocity.put(i + 1, ZERO3)
+            frames.joint_velocity.put(i, sp.scale(part, self.joint_velocity.get(i, 6)))
+            frames.drift.put(i, sp.scale(part, self.drift.get(i, 3)))
+            frames.angular_velocity.put(i + 1, sp.scale(part, self.angular_velocity.get(i + 1, 3)))
         return frames
 
     def pose(self, i: Any) -> tuple[Vec, Vec]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, loop, memory, switch, vjp, workspace
+from ..compiler import Scalar, is_constant, loop, memory, switch, vjp, workspace
 from . import spatial as sp
 from .arrays import accumulate, copy, gradient_memory, split, zero
 from .joints import JOINTS, Joint
@@ -39,7 +39,7 @@ def link_poses(world: World, q: Any, *velocities: Any, indexed: bool = False) ->
     """The poses of all links: an array over links; `indexed`: one that rolled loops can read, also if links are not."""
     size = pose_size(len(velocities))
     poses = (memory if indexed else workspace)((world.nlink + 1) * size)
-    poses.put(0, (*sp.IDENTITY, *(0.0,) * (size - 9)))
+    poses.put(0, pose_of(poses, 0, size))
 
     def place(joint: type[Joint], i: Any) -> None:
         b = world.velocity(i)
@@ -50,6 +50,13 @@ def link_poses(world: World, q: Any, *velocities: Any, indexed: bool = False) ->
     for i in world.links():
         switch(world.kind(i), [partial(place, joint) for joint in JOINTS], i)
     return poses
+
+
+def pose_of(poses: Any, record: Any, size: int) -> Vec:
+    """The pose of a link given by its record; if that is known to be the world's, so is the pose."""
+    if is_constant(record, 0):
+        return (*sp.IDENTITY, *(0.0,) * (size - 9))
+    return poses.get(record, size)
 
 
 def link_poses_adjoint(

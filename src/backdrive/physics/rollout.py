@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiler import Scalar, is_finite, loop, memory, minimum, select, when, workspace
-from .adjoint import bodies_adjoint, step_adjoint
+from .adjoint import bodies_adjoint
 from .arrays import add_to, copy, gradient_memory, local, zero
 from .bodies import body_moments
 from .contact_adjoint import all_constants
 from .spatial import BODY
 from .step import Scheme, step
+from .step_adjoint import step_adjoint
 from .world import World
 
-STATUS = {False: 2, True: 6}  # numbers of a step without and with constraints: 1 if finite, and what `step` returns
+STATUS = {False: 2, True: 10}  # numbers of a step without and with constraints: 1 if finite, and what `step` returns
 
 
 def rollout(
@@ -54,8 +55,9 @@ def rollout_adjoint(
     sweep = BackwardSweep(world, scheme, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
     sweep.receive(last_q_bar, last_v_bar)
     for t in loop(steps, reverse=True):
-        path_q.row(t - 1).prefetch(world.nq)
-        path_v.row(t - 1).prefetch(world.nv)
+        for q_row, v_row in ((path_q, path_v), (path_q_bar, path_v_bar)):
+            q_row.row(t - 1).prefetch(world.nq)
+            v_row.row(t - 1).prefetch(world.nv)
         controls.row(t - 1).prefetch(world.nu)
         controls_bar.row(t).prefetch(world.nu)
         sweep.cut(t + 1, steps)
@@ -132,10 +134,12 @@ class BackwardSweep:
     def step(self, t: Any, q: Any, v: Any, forces_bar: Any = None) -> None:
         """Back over step t, which started from (q, v); forces_bar: with respect to its constraints' forces."""
         world = self.world
-        controls_bar, wrenches_bar = workspace(world.nu), None
+        stepping = self.scheme.stepping
+        array = memory if stepping is not None and stepping.impacts else workspace  # sums over stretches are kept
+        controls_bar, wrenches_bar = array(world.nu), None
         zero(world.nu, controls_bar)
         if self.wrenches_bar is not None:
-            wrenches_bar = workspace(world.nlink * 6)
+            wrenches_bar = array(world.nlink * 6)
             zero(world.nlink * 6, wrenches_bar)
         q, v, controls = local(world.nq, q), local(world.nv, v), local(world.nu, self.controls.row(t))
         step_adjoint(

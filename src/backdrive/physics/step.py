@@ -1,18 +1,25 @@
-"""One time step: free motion, then what constraints make of it."""
+"""One time step: free motion, and what constraints make of it; with impacts, in stretches from one to the next."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from ..compiler import Scalar, workspace
-from .arrays import axpy, copy
+from ..compiler import Scalar, loop, maximum, memory, select, to_float, while_any, workspace
+from .arrays import axpy, copy, zero
 from .bodies import Bodies
-from .contact import Constrained, Stepping, Times, constrain
+from .collision import Contacts, find_contacts
+from .contact import Constrained, Stepping, Times, add_forces, constrain
 from .dynamics import Dynamics, forward_dynamics
+from .impact import Impacts, advance, first_impact
 from .integrate import Integrator, Midpoint, move
+from .poses import link_poses, pose_size
 from .spatial import Vec
 from .world import World
+
+FOREVER = 1e30  # s
+HITS = 4  # impacts of a step, at most so many for every link,
+MORE_HITS = 16  # and these; after them the rest of the step is done without bouncing
 
 
 @dataclass(frozen=True)
@@ -21,6 +28,23 @@ class Scheme:
 
     integrator: Integrator
     stepping: Stepping | None = None
+
+
+@dataclass
+class Stretch:
+    """What happens from (q, v) on, if it goes on for the whole time h; the adjoint reads it.
+
+    start: the position for which forces and constraints were found (q, or that of the midpoint). middle: velocities and
+    dynamics at the midpoint before those that count. outcome: None without constraints. contacts: what may touch.
+    """
+
+    start: Any
+    v_mid: Any
+    first: Dynamics | None
+    dynamics: Dynamics
+    times: Times
+    outcome: Constrained | None
+    contacts: Contacts | None
 
 
 def midpoint_stages(
@@ -35,37 +59,137 @@ def midpoint_stages(
     return q_mid, v_mid, first, second
 
 
-def constrained(
-    world: World, scheme: Scheme, dynamics: Dynamics, q: Any, v: Any, times: Times, impulses: Any, adjoint: bool = False
-) -> Constrained | None:
-    """What constraints make of the free motion v + h v̇; None if there are none."""
+def stretch(
+    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    impulses: Any, adjoint: bool = False, impacts: Impacts | None = None,
+) -> Stretch:  # fmt: skip
+    """From (q, v) on for the time h, or through an impact."""
+    middle = isinstance(scheme.integrator, Midpoint)
+    if middle:
+        start, v_mid, first, dynamics = midpoint_stages(world, bodies, q, v, controls, wrenches, h)
+    else:
+        start, v_mid, first = q, v, None
+        dynamics = forward_dynamics(world, bodies, q, v, v, controls, wrenches, h)
+    share = 0.5 if middle else 1.0
+    times = Times(h, share * h, h)
+    if impacts is not None:
+        hitting = impacts.hitting
+        times = Times(h, select(hitting, FOREVER, impacts.h), select(hitting, 1.0, h))
     if world.constraints is None or scheme.stepping is None:
-        return None
-    free = workspace(world.nv)
-    axpy(world.nv, times.h, dynamics.vdot, v, free)
-    return constrain(world, scheme.stepping, dynamics, q, v, free, times, impulses, adjoint)
+        return Stretch(start, v_mid, first, dynamics, times, None, None)
+    free, contacts = workspace(world.nv), None
+    axpy(world.nv, h, dynamics.vdot, v, free)
+    if impacts is not None and middle:
+        poses = link_poses(world, q, impacts.ahead(free), v, indexed=True)
+        contacts = find_contacts(world.constraints, poses, pose_size(2), h)
+        impacts.classify(world.constraints, contacts, poses)
+    outcome = constrain(
+        world, scheme.stepping, dynamics, start, v, free, times, impulses, adjoint, impacts, contacts
+    )  # fmt: skip
+    return Stretch(start, v_mid, first, dynamics, times, outcome, contacts or outcome.contacts)
 
 
 def step(
-    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar, impulses: Any
-) -> Vec:
+    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    impulses: Any, forces: Any = None,
+) -> Vec:  # fmt: skip
     """Advance q and v (in place) by h; returns the numbers of its status that are not about being finite.
 
     How many motors were at a limit; with constraints also the residual, the contacts that press, the deepest
-    penetration, and a number for the modes of all rows. `impulses`: what the solver starts from, and then those of this
-    step (None: no constraints).
+    penetration, and a number for the modes of all rows; then the impacts, whether there were too many, those of several
+    contacts at once, and those whose restitution was reduced. `impulses`: what the solver starts from, and then those
+    of this step (None: no constraints). To `forces`, if given, those of the constraints are added.
     """
-    if isinstance(scheme.integrator, Midpoint):
-        start, _, _, dynamics = midpoint_stages(world, bodies, q, v, controls, wrenches, h)
-        left = 0.5 * h
-    else:
-        start, left = q, h
-        dynamics = forward_dynamics(world, bodies, q, v, v, controls, wrenches, h)
-    outcome = constrained(world, scheme, dynamics, start, v, Times(h, left), impulses)
+    if scheme.stepping is not None and scheme.stepping.impacts and world.constraints is not None:
+        return step_through_impacts(world, bodies, scheme, q, v, controls, wrenches, h, impulses, forces)
+    now = stretch(world, bodies, scheme, q, v, controls, wrenches, h, impulses)
+    outcome, left = now.outcome, now.times.left
     if outcome is None:
-        axpy(world.nv, h, dynamics.vdot, v, v)
-        move(world, start, v, left, q)
-        return (dynamics.clipped,)
+        axpy(world.nv, h, now.dynamics.vdot, v, v)
+        move(world, now.start, v, left, q)
+        return (now.dynamics.clipped,)
     copy(world.nv, outcome.after, v)
-    move(world, start, outcome.move, left, q)
-    return (dynamics.clipped, outcome.residual, outcome.touching, outcome.depth, outcome.modes)
+    move(world, now.start, outcome.move, left, q)
+    if forces is not None:
+        add_forces(world.constraints, outcome, 1.0 / h, True, forces)
+    return (
+        now.dynamics.clipped, outcome.residual, outcome.touching, outcome.depth, outcome.modes, 0.0, 0.0, 0.0, 0.0
+    )  # fmt: skip
+
+
+def step_through_impacts(
+    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    impulses: Any, forces: Any,
+) -> Vec:  # fmt: skip
+    """As `step`, in stretches."""
+    impacts, numbers = Impacts(world, h), memory(5)
+    zero(5, numbers)
+    impacts.begin()
+    for i in while_any(lambda: impacts.going, most_stretches(world)):
+        hitting = impacts.hitting
+        now = stretch(
+            world, bodies, scheme, q, v, controls, wrenches, impacts.duration(), impulses, impacts=impacts
+        )  # fmt: skip
+        outcome = now.outcome
+        assert outcome is not None  # there are constraints
+        passage = pass_stretch(world, scheme, impacts, now, q, v)
+        going = passage.going
+        if forces is not None:
+            add_forces(world.constraints, outcome, passage.part / h, going, forces)
+        for k, x in enumerate((now.dynamics.clipped, outcome.residual, outcome.touching, outcome.depth)):
+            latest = x if k == 2 else maximum(numbers[k], x)
+            counts = going & ~hitting if k == 2 else going
+            numbers[k] = select(counts, latest, numbers[k])
+        numbers[4] = numbers[4] + select(going, to_float(i + 1) * outcome.modes, 0.0)
+    counts = (impacts.count[0], impacts.fallbacks[0], impacts.simultaneous[0], impacts.guarded[0])
+    return (*(numbers[k] for k in range(5)), *counts)
+
+
+def most_stretches(world: World) -> Any:
+    return 3 * (HITS * world.nlink + MORE_HITS) + 3
+
+
+@dataclass
+class Passage:
+    """How far a stretch went, where it counts (mask `going`): its length, as a part of what it could be, and whether it
+    ended with a hit (mask).
+
+    timed: whether the time of the hit is that at which a gap closed (mask): else it is when the stretch began.
+    """
+
+    going: Any
+    length: Scalar
+    part: Scalar
+    found: Any
+    timed: Any
+
+
+def pass_stretch(world: World, scheme: Scheme, impacts: Impacts, now: Stretch, q: Any, v: Any) -> Passage:
+    """Move q and v (in place) to the end of the stretch, which is the next impact, or the end of the step."""
+    outcome, contacts, nv = now.outcome, now.contacts, world.nv
+    assert outcome is not None
+    assert contacts is not None
+    going, hitting, duration = impacts.going, impacts.hitting, impacts.duration()
+    pseudo, before, start = memory(nv), memory(nv), memory(world.nq)
+    for k in loop(nv):
+        pseudo[k] = outcome.move[k] - outcome.after[k]
+        before[k] = v[k]
+    copy(world.nq, q, start)
+    again = impacts.weigh(outcome.contacts, outcome.system, outcome.first_contact)
+    flies = going & ~hitting & ~again
+    found, time = first_impact(
+        world, scheme.integrator, impacts, contacts, start, before, outcome.after, pseudo, duration, flies
+    )  # fmt: skip
+    late = (impacts.hit[0] >= 0.0) & (time <= 0.0) & (impacts.late[0] > 0.5)
+    length = select(flies, select(found, time, impacts.left[0]), 0.0)
+    part = select(hitting & going, 1.0, select(flies, length / select(flies, duration, 1.0), 0.0))
+    moved = memory(world.nq)
+    advance(world, scheme.integrator, start, before, outcome.after, pseudo, part, length, moved, v)
+    for k in loop(world.nq):
+        q[k] = select(flies, moved[k], start[k])
+    for k in loop(nv):
+        v[k] = select(going & ~again, v[k], before[k])
+        acceleration = (outcome.after[k] - before[k]) / select(flies, duration, 1.0)
+        impacts.acceleration[k] = select(found, acceleration, impacts.acceleration[k])
+    impacts.end_stretch(again, found, length, HITS * world.nlink + MORE_HITS)
+    return Passage(going & ~again, length, part, found, found & ~late)

@@ -1,8 +1,9 @@
 """The tables that say what constrains a model's motion: pairs of shapes, limits, loops, and the joints on their ways.
 
 A constraint pushes on a link a and with the opposite force on a link b. What moves then are the joints on the ways from
-a and b to the roots; from where the ways meet, they are common (`support`). Links are given by their records in arrays
-over links: 0 is the world.
+a and b to the roots; from where the ways meet, they are common (`support`). A root that moves freely (a free joint, in
+2D a planar one) is loose: seen in its own axes, its coordinates are those of motions themselves, and a way may end with
+it. Links are given by their records in arrays over links: 0 is the world.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ HEAD = (
     "nlimit", "nfriction", "nequality",
 )  # fmt: skip
 GROUP = 3  # of a kind of pairs: first pair, one past the last, first slot
-SUPPORT = 9  # a: link, root, start of its way, joints of its own on it; the same of b; common joints
+# a: link, root, start of its way, single coordinates of its own on it, first coordinate of a loose root at its end or
+# -1; the same of b; single coordinates that are common, and the loose root at the end of these.
+SUPPORT = 12
 SHAPE = 7  # link; offset and count of vertices, faces, edges
 PAIR = 2 + SUPPORT  # shapes a and b
 JOINT = 3 + SUPPORT  # link, its coordinate in q, its kind; of limits and joint friction
 EQUALITY = 1 + SUPPORT  # kind
+LOOSE = {2: Kind.PLANAR, 3: Kind.FREE}  # joints of loose roots
 CONTACT = (
     2  # of every pair: the smaller shape's radius (m); which surface the force acts on: 1/2 a's, -1/2 b's, 0 midway
 )
@@ -36,7 +40,8 @@ INVERSE_MASS = 2  # of every link: 1 / kg, 1 / (kg m²)
 class Tables(NamedTuple):
     """ints, floats: tables for the kernel (floats: INVERSE_MASS of every link, radii of the shapes' hulls before they
     are scaled, CONTACT of the pairs, hulls). nslot: contacts that there can be; pair_of_slot: the pair of each.
-    nsingle: other rows that there can be. kinds: the kinds of pairs that occur (their places in PAIRS).
+    nsingle: other rows that there can be. kinds: the kinds of pairs that occur (their places in PAIRS). grounded: the
+    second shape of every pair belongs to the world.
     """
 
     ints: np.ndarray
@@ -45,6 +50,7 @@ class Tables(NamedTuple):
     pair_of_slot: np.ndarray
     nsingle: int
     kinds: tuple[int, ...]
+    grounded: bool
 
 
 def constraint_tables(model: Any) -> Tables | None:
@@ -82,7 +88,8 @@ def constraint_tables(model: Any) -> Tables | None:
     ints = np.concatenate([head, groups, *parts, paths.dofs]).astype(np.int64)
     floats = np.concatenate([masses, radii, contacts, model.hull_geometry])
     nsingle = model.nlimit + model.nfriction + model.nequality
-    return Tables(ints, floats, len(pair_of_slot), np.array(pair_of_slot, dtype=np.int64), nsingle, kinds)
+    grounded = all(links[b] < 0 for _, b in model.pairs.tolist())
+    return Tables(ints, floats, len(pair_of_slot), np.array(pair_of_slot, dtype=np.int64), nsingle, kinds, grounded)
 
 
 def _groups(model: Any) -> tuple[list[int], list[int], tuple[int, ...]]:
@@ -107,7 +114,7 @@ class Paths:
     """The ways from links to the roots: the coordinates of v on them, from the link upwards; a table from `start`."""
 
     def __init__(self, model: Any, start: int) -> None:
-        self.table, self.parent = start, model.parent
+        self.table, self.model, self.parent = start, model, model.parent
         self.start: list[int] = []
         self.count: list[int] = []  # coordinates on the way of each link
         self.dofs: list[int] = []
@@ -131,6 +138,16 @@ class Paths:
             i = int(self.parent[i])
         return chain
 
+    def loose(self, i: int) -> int:
+        """The first coordinate of the root of link i's tree, if it is loose; else -1."""
+        root = self.root(i)
+        return int(self.model.vadr[root]) if root >= 0 and self.model.kind[root] == LOOSE[self.model.dim] else -1
+
+    def stretch(self, i: int, count: int, to_root: bool) -> list[int]:
+        """Of `count` coordinates of the way from link i, the last possibly those of a loose root: single ones; root."""
+        loose = self.loose(i) if to_root else -1
+        return [count - NV[LOOSE[self.model.dim]] if loose >= 0 else count, loose]
+
     def support(self, a: int, b: int) -> list[int]:
         shared = set(self.ancestors(b))
         meeting = next((i for i in self.ancestors(a) if i in shared), -1)
@@ -138,8 +155,8 @@ class Paths:
         ends: list[int] = []
         for i in (a, b):
             start, count = (self.start[i], self.count[i]) if i >= 0 else (0, 0)
-            ends += [i + 1, self.root(i) + 1, self.table + start, count - common]
-        return [*ends, common]
+            ends += [i + 1, self.root(i) + 1, self.table + start, *self.stretch(i, count - common, common == 0)]
+        return [*ends, *self.stretch(meeting, common, True)]
 
 
 def _hull_radius(model: Any, hull: np.ndarray) -> float:

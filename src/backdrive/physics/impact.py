@@ -1,0 +1,352 @@
+"""Impacts: which contacts rest and which hit, and when the next one hits.
+
+A step is a sequence of stretches of time. Where nothing hits, the velocities change evenly along a stretch, from v to
+v⁺, by forces and by the contacts that rest; other gaps are watched, and the stretch ends when the first of them closes.
+An impact is a stretch that takes no time: at fixed positions, the contacts that hit and those that rest then change the
+velocities at once.
+
+The decisions here (which contacts rest, when a gap closes) have no derivative. That of the time of an impact is taken
+in `step_adjoint`, from the gap that closed.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..compiler import Scalar, absolute, any_lane, carry, loop, maximum, memory, select, to_float, when, while_any
+from .arrays import zero
+from .collision import TOUCH, Contacts, met_pairs
+from .constraints import Constraints, contact_rows, material, row_speed
+from .integrate import Integrator, Midpoint, move
+from .linear import TILE, multiply
+from .poses import link_poses, pose_of, pose_size
+from .solids import Touch
+from .solve import Solver, solve
+from .system import System
+from .world import World
+
+SLOW = 1e-9  # m/s: what approaches slower does not hit
+TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
+RESTING = 1e-4  # and up to so much for what rests
+NODES = 4  # a stretch is searched for closing gaps in so many parts
+SEARCH = 120  # evaluations of all gaps, at most
+EXACT = 1e-15  # the time of an impact is found to so much of the stretch
+GAIN = 1e-12  # of the energy of an impact may come of rounding
+HALVINGS = 50
+SHORT = 1e-10  # what hits within so much of the end of a step is left to the next one
+SINGLE, SEVERAL = 1e-13, 1e-11  # regularisation of impacts of one or several contacts, as a part of the inverse mass
+
+
+class Impacts:
+    """The impacts of a step as it goes on, in every lane.
+
+    left: time that is left of the step. slot: the contact that hits now, or -1; roots: of its two trees (0: the world).
+    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already. over: 1 where no more
+    impacts are sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
+    several: 1 where more contacts than one do. loaded [nslot]: 1 where a resting contact carried something before.
+    struck [nslot]: 1 where a contact was found not to rest. approach [nslot]: speed at the start of the stretch.
+    """
+
+    def __init__(self, world: World, h: Scalar) -> None:
+        self.world, self.h = world, h
+        self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
+        self.roots, self.acceleration = memory(2), memory(world.nv)
+        self.role, self.loaded, self.struck, self.approach = (memory(world.constraints.nslot) for _ in range(4))
+        self.watch, self.hit, self.hit_roots, self.late = memory(1), memory(1), memory(2), memory(1)
+        self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
+
+    def begin(self) -> None:
+        """Of a step: nothing has hit yet."""
+        self.left[0], self.slot[0], self.over[0] = self.h, -1.0, 0.0
+        self.count[0], self.fallbacks[0], self.simultaneous[0], self.guarded[0] = 0.0, 0.0, 0.0, 0.0
+        zero(2, self.roots)
+        zero(self.world.nv, self.acceleration)
+        zero(self.world.constraints.nslot, self.loaded)
+        zero(self.world.constraints.nslot, self.struck)
+
+    @property
+    def hitting(self) -> Any:
+        """Where the current stretch is an impact (mask)."""
+        return self.slot[0] >= 0.0
+
+    @property
+    def going(self) -> Any:
+        """Where the step is not at its end (mask)."""
+        return (self.left[0] > 0.0) | self.hitting
+
+    def duration(self) -> Scalar:
+        """Of the current stretch, if nothing hits (any time where the step is at its end)."""
+        return select(self.hitting, 0.0, select(self.left[0] > 0.0, self.left[0], self.h))
+
+    def ahead(self, free: Any) -> Any:
+        """The free velocities at the end of the stretch; in an impact, the acceleration before it."""
+        result = memory(self.world.nv)
+        for k in loop(self.world.nv):
+            result[k] = select(self.hitting, self.acceleration[k], free[k])
+        return result
+
+    def classify(self, constraints: Constraints, contacts: Contacts, poses: Any) -> None:
+        """Fill `role`, and find out whether something hits at once (`hit`), or may within the stretch (`watch`).
+
+        poses: at the start of the stretch, with the twists of what is `ahead`, and of the motion at the start.
+        """
+        duration = self.duration()
+        zero(constraints.nslot, self.role)
+        numbers = carry(6)  # to be watched; slot and roots of the fastest hit; its speed, and whether it is late
+        members, bounces = carry(1), carry(1)
+        for k, x in enumerate((0.0, -1.0, 0.0, 0.0, 0.0, 0.0)):
+            numbers[k] = x
+        members[0], bounces[0] = 0.0, 0.0
+        width, hitting, over = pose_size(2), self.hitting, (self.over[0] > 0.5) & ~self.hitting
+        for c in loop(contacts.count[0]):
+            slot, p = contacts.slots[c], contacts.pairs[c]
+            record = contacts.touches.get(slot, TOUCH)
+            touch, on = Touch(record[0], record[1:4], record[4:7]), record[7] > 0.5
+            a, b, support = constraints.pair(p)
+            e = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine).restitution
+            ends = [pose_of(poses, link, width) for link in (support.a, support.b)]
+            normal = contact_rows(touch, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
+            ahead, speed = (
+                row_speed(normal, ends[0], ends[0][at : at + 6]) - row_speed(normal, ends[1], ends[1][at : at + 6])
+                for at in (12, 18)
+            )
+            pressing = maximum(-select(hitting, ahead, (ahead - speed) / select(hitting, 1.0, duration)), 0.0)
+            size = constraints.pair_size(p)
+            # A rebound that the pressing forces end within a step is none: so a bouncing ball comes to rest, and what
+            # would hit that slowly rests already. So does what touches, until it is seen what it carries.
+            least = self.h * pressing
+            slow = speed * speed + 2.0 * pressing * maximum(touch.gap, 0.0) <= least * least
+            struck = on & (self.struck[slot] > 0.5)
+            rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
+            closed = struck & (touch.gap <= TOUCHING * size)
+            self.approach[slot] = -speed
+            roots = [to_float(root) for root in (support.root_a, support.root_b)]
+            beside = self._meets(roots)
+            # What rests is hit with what it carries; what only touches is hit next, unless it does not bounce.
+            holds = rests & ((self.loaded[slot] > 0.5) | (e <= 0.0))
+            hit = (closed & beside) | (self.slot[0] == to_float(slot))
+            takes_part = select((hitting & (holds | hit)) | (~hitting & rests), 1.0, 0.0)
+            bounce = hitting & hit & (e > 0.0) & (-e * speed >= least)
+            role = select(over, select(on, 1.0, 0.0), select(bounce, 2.0, takes_part))
+            self.role[slot] = role
+            members[0] = members[0] + select(role > 0.5, 1.0, 0.0)
+            bounces[0] = bounces[0] + select(hitting & hit, 1.0, 0.0)
+            numbers[0] = select(on & ~rests & ~over, 1.0, numbers[0])
+            first = closed & ~hitting & ~over & (-speed > numbers[4])
+            late = select(touch.gap < -TOUCHING * size, 1.0, 0.0)
+            for k, x in enumerate((to_float(slot), *roots, -speed, late), start=1):
+                numbers[k] = select(first, x, numbers[k])
+        self.watch[0], self.hit[0] = numbers[0], numbers[1]
+        self.hit_roots[0], self.hit_roots[1], self.late[0] = numbers[2], numbers[3], numbers[5]
+        self.several[0] = select(members[0] > 1.5, 1.0, 0.0)
+        self.simultaneous[0] = self.simultaneous[0] + select(bounces[0] > 1.5, 1.0, 0.0)
+
+    def _meets(self, roots: list[Scalar]) -> Any:
+        """Whether a contact has a tree in common with the one that hits (mask): else it hits on its own."""
+        same = [(x > 0.0) & ((x == self.roots[0]) | (x == self.roots[1])) for x in roots]
+        return same[0] | same[1]
+
+    def weigh(self, contacts: Contacts, system: System, first: Any) -> Any:
+        """See which contacts carry something, and whether those that approach rest: they do if they are pressed by more
+        than what it takes to stop them (first: their first row). Where one does not, the stretch has to be found
+        again without it (mask)."""
+        flies, again = self.going & ~self.hitting & (self.over[0] < 0.5), carry(1)
+        again[0] = 0.0
+        for k in loop(self.world.constraints.nslot):
+            self.loaded[k] = select(flies, 0.0, self.loaded[k])
+        for c in loop(contacts.count[0]):
+            slot, r = contacts.slots[c], first + c * self.world.constraints.block
+            load, stop = system.impulse[r] * system.diagonal[r], self.approach[slot]
+            self.loaded[slot] = select(flies & (load > SLOW), 1.0, self.loaded[slot])
+            struck = flies & (load > 0.0) & (stop > SLOW) & (load < 2.0 * stop) & (self.role[slot] > 0.5)
+            self.struck[slot] = select(struck, 1.0, self.struck[slot])
+            again[0] = select(struck, 1.0, again[0])
+        return again[0] > 0.5
+
+    def apply(self, contacts: Contacts) -> None:
+        """Only contacts that take part count."""
+        for c in loop(contacts.count[0]):
+            record = contacts.touches.at(contacts.slots[c] * TOUCH)
+            record[7] = select(self.role[contacts.slots[c]] > 0.5, record[7], 0.0)
+
+    def end_stretch(self, again: Any, found: Any, length: Scalar, most: Any) -> None:
+        """Go on with the impact that was found, or with what is left of the step; after `most` impacts without more."""
+        flies, hitting = self.going & ~self.hitting, self.hitting
+        for k in loop(self.world.constraints.nslot):
+            self.struck[k] = select(hitting | (length > 0.0), 0.0, self.struck[k])
+        rest = self.left[0] - length
+        self.count[0] = self.count[0] + select(found, 1.0, 0.0)
+        too_many = found & (self.count[0] >= to_float(most))
+        self.over[0] = select(too_many, 1.0, self.over[0])
+        self.fallbacks[0] = select(too_many, 1.0, self.fallbacks[0])
+        self.left[0] = select(flies & ~again, select(found, rest, 0.0), self.left[0])
+        self.slot[0] = select(found, self.hit[0], -1.0)
+        for k in range(2):
+            self.roots[k] = select(found, self.hit_roots[k], self.roots[k])
+
+    def regularisation(self, usual: float) -> Scalar:
+        """Of the current stretch."""
+        return select(self.hitting, select(self.several[0] > 0.5, SEVERAL, SINGLE), usual)
+
+
+def solve_without_gain(
+    impacts: Impacts, system: System, solver: Solver, contacts: Contacts, first: Any, bounce: Any, rebound: Any
+) -> Scalar:
+    """Solve the system, with restitution reduced where it would create energy, as it may with friction on an eccentric
+    hit: until there is no change of energy. Returns the residual.
+
+    bounce: e v⁻ in the speed of every contact that bounces (first: their first row). The part of it that is left
+    (`rebound`) is found by bisection: without restitution, energy is never gained.
+    """
+    block, n = impacts.world.constraints.block, system.count
+    speed, error = memory(impacts.world.constraints.nimpulse + TILE), memory(1)
+    low, high, going, bisects = (memory(1) for _ in range(4))
+
+    def gain() -> Scalar:
+        """Σ λ (c + W λ / 2), c: speeds before; relative to Σ |λ c|."""
+        for r in loop(n):
+            speed[r] = 0.0
+        multiply(system.W, n, system.impulse, speed)
+        total = carry(2)
+        total[0], total[1] = 0.0, 1e-300
+        for r in loop(n):
+            total[0] = total[0] + system.impulse[r] * (system.b[r] + 0.5 * speed[r])
+            total[1] = total[1] + absolute(system.impulse[r] * system.b[r])
+        for c in loop(contacts.count[0]):
+            total[0] = total[0] - system.impulse[first + c * block] * (rebound[0] * bounce[c])
+        return total[0] / total[1]
+
+    rebound[0], low[0], high[0], going[0], bisects[0] = 1.0, 0.0, 1.0, 1.0, 0.0
+    for _ in while_any(lambda: going[0] > 0.0, HALVINGS):
+        error[0] = solve(system, solver)
+        active = (going[0] > 0.0) & impacts.hitting
+        going[0] = 0.0
+        for _ in when(any_lane(active)):
+            gained, bisecting = gain(), bisects[0] > 0.5
+            close = bisecting & (high[0] - low[0] <= GAIN)
+            starts = active & ~bisecting & (gained > GAIN)
+            impacts.guarded[0] = impacts.guarded[0] + select(starts, 1.0, 0.0)
+            bisects[0] = select(starts, 1.0, bisects[0])
+            low[0] = select(active & bisecting & (gained <= 0.0), rebound[0], low[0])
+            high[0] = select(active & bisecting & (gained > 0.0), rebound[0], high[0])
+            more = starts | (active & bisecting & ~close)
+            narrow = high[0] - low[0] <= GAIN
+            part = select(more, select(narrow, low[0], 0.5 * (low[0] + high[0])), rebound[0])
+            for c in loop(contacts.count[0]):
+                r = first + c * block
+                system.b[r] = system.b[r] + (part - rebound[0]) * bounce[c]
+            for r in loop(n):  # a start that is too good would be taken for the solution
+                system.impulse[r] = select(more, 0.0, system.impulse[r])
+            rebound[0] = part
+            going[0] = select(more, 1.0, 0.0)
+    return error[0]
+
+
+def advance(
+    world: World, integrator: Integrator, q: Any, v: Any, after: Any, pseudo: Any, part: Scalar, t: Scalar, target: Any,
+    velocity: Any,
+) -> None:  # fmt: skip
+    """Time t into a stretch whose velocities go from v to `after` (t is a `part` of it): q and v there.
+
+    pseudo: the motion that corrects positions.
+    """
+    motion = memory(world.nv)
+    for k in loop(world.nv):
+        velocity[k] = v[k] + part * (after[k] - v[k])
+        motion[k] = velocity[k] + pseudo[k]
+    if isinstance(integrator, Midpoint):
+        middle = memory(world.nq)
+        move(world, q, v, 0.5 * t, middle)
+        move(world, middle, motion, 0.5 * t, target)
+    else:
+        move(world, q, motion, t, target)
+
+
+def first_impact(
+    world: World, integrator: Integrator, impacts: Impacts, contacts: Contacts, q: Any, v: Any, after: Any, pseudo: Any,
+    duration: Scalar, flies: Any,
+) -> tuple[Any, Scalar]:  # fmt: skip
+    """Whether and when something hits in the stretch (mask and time); `hit` and `hit_roots` of the impacts tell what.
+
+    Where the stretch has a duration at all (mask `flies`).
+
+    The gaps are evaluated at a few nodes. Between two of them there is an impact if the smallest gap has become
+    negative; or if a gap that closed now opens and is negative in between: this is bisected, so that nothing passes
+    through anything thin. Then Newton's method on the smallest gap, kept between the bounds, finds when.
+    """
+    constraints = world.constraints
+    trial, velocity = memory(world.nq), memory(world.nv)
+    gaps, rates, now_gaps, now_rates, apart = (
+        memory(constraints.nslot) for _ in range(5)
+    )  # at `low`; now; at first > 0
+    t, low, high, node, stage = (memory(1) for _ in range(5))  # stage: 0 nodes, 1 bisect, 2 Newton, 3 nothing, 4 found
+    at_once = impacts.hit[0] >= 0.0
+    seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
+    t[0], low[0], high[0], node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, select(seeks, 0.0, 3.0)
+    for k in loop(constraints.nslot):
+        gaps[k], rates[k] = 0.0, 1.0
+    least, dips = carry(5), carry(1)  # gap, rate, slot, roots
+    for _ in while_any(lambda: stage[0] < 3.0, SEARCH):
+        part = t[0] / duration
+        advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity)
+        if not isinstance(integrator, Midpoint):  # the rate of q: d/dt t (v + t/s (v⁺ - v))
+            for k in loop(world.nv):
+                velocity[k] = velocity[k] + part * (after[k] - v[k])
+        width = pose_size(1)
+        poses = link_poses(world, trial, velocity, indexed=True)
+        for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0)):
+            least[k] = x
+        dips[0] = 0.0
+        starts = (stage[0] == 0.0) & (node[0] == 0.0)
+        for _, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
+            roots = [to_float(root) for root in (meeting.support.root_a, meeting.support.root_b)]
+            # What rests must be watched, too: as things turn, another corner may take the slot of one that rests.
+            slack = RESTING * constraints.pair_size(p)
+            a, b = meeting.solids
+            for k, touch in enumerate(pair.contacts(a, b, meeting.features(pair))):
+                gap, rate = touch.gap + select(impacts.role[at + k] > 0.5, slack, 0.0), -meeting.closing(touch)
+                apart[at + k] = select(starts, select(gap > 0.0, 1.0, 0.0), apart[at + k])
+                watched = apart[at + k] > 0.5
+                closer = watched & (gap < least[0])
+                for j, x in enumerate((gap, rate, to_float(at + k), *roots)):
+                    least[j] = select(closer, x, least[j])
+                # Between two times a gap is above the lines that touch it there (it is nearly convex).
+                falls = rates[at + k]
+                turns = watched & (falls < 0.0) & (rate > 0.0)
+                bottom = falls * (gap - rate * (t[0] - low[0])) - rate * gaps[at + k]
+                dips[0] = select(turns & (bottom > 0.0), 1.0, dips[0])
+                now_gaps[at + k], now_rates[at + k] = gap, rate
+        gap, rate = least[0], least[1]
+        crossed, dipped = (gap < 0.0) & ~starts, (dips[0] > 0.5) & ~starts
+        scanning, bisecting, finding = stage[0] == 0.0, stage[0] == 1.0, stage[0] == 2.0
+        # The bounds: at `low` no gap is closed, before `high` one closes, or may.
+        beyond = crossed | (dipped & ~finding)
+        high[0] = select(beyond, t[0], high[0])
+        goes_on = ~beyond & (stage[0] < 3.0)
+        low[0] = select(goes_on, t[0], low[0])
+        for k in loop(constraints.nslot):
+            gaps[k], rates[k] = select(goes_on, now_gaps[k], gaps[k]), select(goes_on, now_rates[k], rates[k])
+        narrow = high[0] - low[0] <= EXACT * duration
+        newton = t[0] - gap / select(rate < 0.0, rate, -1.0)
+        inside = (rate < 0.0) & (newton > low[0]) & (newton < high[0])
+        middle = 0.5 * (low[0] + high[0])
+        arrived = finding & (narrow | (gap == 0.0) | (inside & (absolute(newton - t[0]) <= EXACT * duration)))
+        missed = bisecting & ~crossed & narrow  # it came close, and went away again
+        node[0] = select(scanning & ~beyond, node[0] + 1.0, node[0])
+        ended = scanning & ~beyond & (node[0] > NODES)
+        t[0] = select(
+            arrived | (stage[0] >= 3.0), t[0],
+            select((scanning & ~beyond) | missed, node[0] * (duration / NODES),
+                   select((crossed | finding) & inside, newton, middle)),
+        )  # fmt: skip
+        for k in loop(constraints.nslot):
+            rates[k] = select(missed, 1.0, rates[k])
+        following = select(
+            scanning, select(crossed, 2.0, select(dipped, 1.0, 0.0)),
+            select(bisecting, select(crossed, 2.0, select(missed, 0.0, 1.0)), select(arrived, 4.0, 2.0)),
+        )  # fmt: skip
+        stage[0] = select(stage[0] < 3.0, select(ended, 3.0, following), stage[0])
+        for k, target in enumerate((impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1)), start=2):
+            target[0] = select(arrived, least[k], target[0])
+    found = at_once | ((stage[0] == 4.0) & (duration - t[0] > SHORT * impacts.h))
+    return found & flies, select(at_once, 0.0, t[0])

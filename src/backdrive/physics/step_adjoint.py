@@ -1,0 +1,427 @@
+"""The adjoint of a step: from the gradients after it those before it.
+
+A step without impacts is one stretch. One with impacts is gone back over stretch by stretch; only the state before the
+step is known, so the stretches before are run again for each.
+
+The time τ of an impact is where a gap φ closes. With (q₁, v₁) the state there, and s the time left of the step before,
+s₁ = s - τ after it,
+
+    dτ = -(∂φ/∂q₁ · dq₁ + ∂φ/∂θ · dθ) / φ̇,        φ̇ = ∂φ/∂q₁ · ∂q₁/∂τ,
+    τ̄ = q̄₁ · ∂q₁/∂τ + v̄₁ · ∂v₁/∂τ - s̄₁,
+
+where dq₁ and dθ (constants of the model) are at fixed τ: the gap gets the gradient -τ̄ / φ̇.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ..compiler import (
+    Scalar,
+    any_lane,
+    carry,
+    counters,
+    loop,
+    memory,
+    select,
+    switch,
+    to_float,
+    vjp,
+    when,
+    while_any,
+    workspace,
+)
+from . import spatial as sp
+from .adjoint import Bars, dynamics_adjoint, joint_inertia_adjoint, power_adjoint
+from .arrays import add_to, axpy, copy, gradient_memory, zero
+from .bodies import Bodies
+from .collision import TOUCH, contacts_adjoint
+from .constraints import Constraints
+from .contact import FORCE, power_of_forces
+from .contact_adjoint import ConstraintAdjoint, all_constants
+from .dynamics import Dynamics
+from .impact import Impacts
+from .integrate import Midpoint, move
+from .joints import JOINTS, Joint
+from .linear import TILE
+from .poses import link_poses, link_poses_adjoint, pose_size
+from .step import Passage, Scheme, Stretch, most_stretches, pass_stretch, stretch
+from .world import World
+
+
+def step_adjoint(
+    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    impulses: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
+    forces_bar: Any = None,
+) -> None:  # fmt: skip
+    """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays.
+
+    forces_bar: gradient with respect to the forces of constraints in this step (`contact.add_forces`).
+    """
+    bars = Bars(q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
+    given = (controls, wrenches)
+    if scheme.stepping is None or not scheme.stepping.impacts or world.constraints is None:
+        now = stretch(world, bodies, scheme, q, v, *given, h, impulses, adjoint=True)
+        stretch_adjoint(world, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
+        return
+    impacts, timing = Impacts(world, h), Timing(world, h, constants_bar, forces_bar)
+    position, velocity, before_q, before_v = (memory(n) for n in (world.nq, world.nv) * 2)
+    most, last, ends, more, further = most_stretches(world), counters(1), counters(1), memory(1), memory(1)
+    last[0], more[0] = most, 1.0
+    for _ in while_any(lambda: more[0] > 0.0, most):
+        copy(world.nq, q, position)
+        copy(world.nv, v, velocity)
+        impacts.begin()
+        further[0] = 1.0
+        for i in while_any(lambda: further[0] > 0.0, most):
+            copy(world.nq, position, before_q)
+            copy(world.nv, velocity, before_v)
+            duration, slot = impacts.duration(), impacts.slot[0]
+            now = stretch(world, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts)
+            passage = pass_stretch(world, scheme, impacts, now, position, velocity)
+            ends[0] = 1
+            for _ in when(any_lane(impacts.going) & (i + 1 < last[0])):
+                ends[0] = 0
+            for _ in when(ends[0] > 0):
+                for _ in when(i > 0):
+                    timing.several[0] = 1
+                event = Event(passage, slot)
+                stretch_adjoint(
+                    world, bodies, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
+                )  # fmt: skip
+                further[0] = 0.0
+                last[0] = i
+        for _ in when(last[0] == 0):
+            more[0] = 0.0
+
+
+@dataclass
+class Event:
+    """What became of a stretch: how far it went; and the contact of the impact that it is, or -1."""
+
+    passage: Passage
+    slot: Scalar
+
+    @property
+    def hitting(self) -> Any:
+        return self.passage.going & (self.slot >= 0.0)
+
+    @property
+    def flies(self) -> Any:
+        return self.passage.going & ~self.hitting
+
+
+class Timing:
+    """What the times of impacts say, on the way back over a step.
+
+    several: 1 if the step has several stretches. left_bar: gradient with respect to the time that is left. gap_q,
+    gap_constants: gradient of the gap whose closing is the impact after the stretch. forces_bar: of the whole step;
+    pointed [nslot]: 1 where a later stretch says where the force acts.
+    """
+
+    def __init__(self, world: World, h: Scalar, constants_bar: Any, forces_bar: Any) -> None:
+        self.h, self.forces_bar = h, forces_bar
+        if forces_bar is not None:
+            self.pointed = memory(world.constraints.nslot)
+            zero(world.constraints.nslot, self.pointed)
+        self.several, self.left_bar, self.gap_q = counters(1), memory(1), memory(world.nq)
+        self.several[0], self.left_bar[0] = 0, 0.0
+        zero(world.nq, self.gap_q)
+        self.gap_constants = None if constants_bar is None else gradient_memory(constants_bar, world.nconst)
+
+    def share_of_forces(self, constraints: Constraints, now: Stretch, event: Event) -> Any:
+        """The gradient with respect to the forces of a stretch, as λ / unit."""
+        if self.forces_bar is None:
+            return None
+        assert now.outcome is not None
+        size, going = constraints.nslot * FORCE + constraints.nsingle, event.passage.going
+        share, result = select(going, now.times.unit * event.passage.part / self.h, 0.0), memory(size)
+        for k in loop(size):
+            result[k] = share * self.forces_bar[k]
+        contacts = now.outcome.contacts
+        for c in loop(contacts.count[0]):
+            slot = contacts.slots[c]
+            points = going & (contacts.touches.get(slot, TOUCH)[7] > 0.5) & (self.pointed[slot] < 0.5)
+            bar, own = self.forces_bar.get(slot, FORCE), result.get(slot, FORCE)
+            result.put(slot, (*own[:3], *(select(points, x, 0.0) for x in bar[3:])))
+            self.pointed[slot] = select(points, 1.0, self.pointed[slot])
+        return result
+
+    def differentiate_gap(self, world: World, now: Stretch, q: Any, event: Event) -> None:
+        """The gradient of the gap at the beginning of an impact."""
+        zero(world.nq, self.gap_q)
+        constants = all_constants(self.gap_constants)
+        if constants is not None:
+            zero(world.nconst, constants)
+        assert now.outcome is not None
+        contacts, size = now.outcome.contacts, TOUCH - 1
+        touch_bars, width = memory(world.constraints.nslot * size), pose_size(0)
+        for c in loop(contacts.count[0]):
+            slot = contacts.slots[c]
+            hits = event.hitting & (event.slot == to_float(slot))
+            touch_bars.put(slot, (select(hits, 1.0, 0.0), *(0.0,) * (size - 1)))
+        poses, bars = link_poses(world, q, indexed=True), memory((world.nlink + 1) * width)
+        zero((world.nlink + 1) * width, bars)
+        contacts_adjoint(world.constraints, contacts, poses, width, touch_bars, bars, constants)
+        link_poses_adjoint(world, poses, bars, q, [], self.gap_q, [], self.gap_constants)
+
+
+class PathAdjoint:
+    """The adjoint of `impact.advance`: q [nq] and v [nv] at the start, after [nv] at the end if nothing hits.
+
+    move [nv]: with respect to the correction of positions. time: of the length of the stretch, as far as positions
+    depend on it; even: of the part of it that was gone, as far as velocities do.
+    """
+
+    def __init__(
+        self, world: World, scheme: Scheme, q: Any, v: Any, after: Any, motion: Any, passage: Passage, q_bar: Any,
+        v_bar: Any,
+    ) -> None:  # fmt: skip
+        nq, nv, length = world.nq, world.nv, passage.length
+        self.q, self.v, self.after, self.move = memory(nq), memory(nv), memory(nv), memory(nv)
+        self.time, self.even = memory(1), memory(1)
+        step_bar, first_bar = workspace(nv), None
+        if isinstance(scheme.integrator, Midpoint):
+            length = 0.5 * length
+            middle, middle_bar, first_bar = workspace(nq), workspace(nq), workspace(nv)
+            move(world, q, v, length, middle)
+            displacement_adjoint(world, middle, motion, length, q_bar, middle_bar, step_bar)
+            displacement_adjoint(world, q, v, length, middle_bar, self.q, first_bar)
+        else:
+            displacement_adjoint(world, q, motion, length, q_bar, self.q, step_bar)
+        self.time[0], self.even[0] = 0.0, 0.0
+        share = 1.0 if first_bar is None else 0.5
+        for k in loop(nv):
+            self.move[k] = length * step_bar[k]
+            total = self.move[k] if v_bar is None else v_bar[k] + self.move[k]
+            self.after[k] = passage.part * total
+            self.v[k] = total - self.after[k]
+            self.time[0] = self.time[0] + share * step_bar[k] * motion[k]
+            self.even[0] = self.even[0] + total * (after[k] - v[k])
+            if first_bar is not None:
+                self.v[k] = self.v[k] + length * first_bar[k]
+                self.time[0] = self.time[0] + share * first_bar[k] * v[k]
+
+    def add(self, world: World, factor: Scalar, other: PathAdjoint) -> None:
+        for k in loop(world.nq):
+            self.q[k] = self.q[k] + factor * other.q[k]
+        for mine, its in ((self.v, other.v), (self.after, other.after), (self.move, other.move)):
+            for k in loop(world.nv):
+                mine[k] = mine[k] + factor * its[k]
+        self.time[0] = self.time[0] + factor * other.time[0]
+        self.even[0] = self.even[0] + factor * other.even[0]
+
+
+def stretch_adjoint(
+    world: World, bodies: Bodies, scheme: Scheme, now: Stretch, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    after: Bars, forces_bar: Any = None, timing: Timing | None = None, event: Event | None = None,
+) -> None:  # fmt: skip
+    """From the gradients after a stretch from (q, v), in place, those before it; others are added to their arrays.
+
+    h: how long it lasts if nothing hits. With `timing` and `event` it is part of a step with impacts.
+    """
+    nq, nv = world.nq, world.nv
+    middle = isinstance(scheme.integrator, Midpoint)
+    outcome, dynamics, times = now.outcome, now.dynamics, now.times
+    share = 0.5 if middle else 1.0
+    damping_time = share * h
+    acting: Scalar = 1.0
+    if event is not None:
+        acting = select(event.flies, 1.0, 0.0)
+    constraints, smooth, v_start, rate = None, workspace(nv), now.v_mid, 0.0
+    move_velocity = workspace(nv)
+    if outcome is None or scheme.stepping is None:
+        axpy(nv, h, dynamics.vdot, v, move_velocity)
+    else:
+        if timing is not None and event is not None:
+            forces_bar = timing.share_of_forces(world.constraints, now, event)
+        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, times, forces_bar)
+        if event is not None:
+            copy(nv, dynamics.vdot, smooth)
+        for k in loop(nv):  # the accelerations that constraints allowed
+            dynamics.vdot[k] = (outcome.after[k] - v[k]) / times.unit
+            move_velocity[k] = outcome.move[k]
+        for i in world.links():
+            caused = sp.scale(1.0 / times.unit, outcome.caused.get(i + 1, 6))
+            free = sp.scale(acting, dynamics.accelerations.get(i + 1, 6))
+            dynamics.accelerations.put(i + 1, sp.add(free, caused))
+    after_bar, before_bar, vdot_bar = workspace(nv), workspace(nv), workspace(nv)
+    start_bar, move_bar = workspace(nq), workspace(nv)
+    path = None
+    if event is None or timing is None:
+        displacement_adjoint(world, now.start, move_velocity, times.left, after.q, start_bar, move_bar)
+        for k in loop(nv):
+            move_bar[k] = times.left * move_bar[k]
+            after_bar[k] = after.v[k] + move_bar[k]
+            before_bar[k] = after_bar[k]
+    else:
+        assert outcome is not None
+        part = event.passage.part
+        for k in loop(nv):
+            move_velocity[k] = move_velocity[k] - (1.0 - part) * (outcome.after[k] - v[k])
+        path = PathAdjoint(world, scheme, q, v, outcome.after, move_velocity, event.passage, after.q, after.v)
+        if timing.forces_bar is not None:
+            path.even[0] = path.even[0] + power_of_forces(world.constraints, outcome, timing.forces_bar) / timing.h
+        for _ in when(timing.several[0] > 0):
+            gap = PathAdjoint(world, scheme, q, v, outcome.after, move_velocity, event.passage, timing.gap_q, None)
+            whole, timed = select(acting > 0.0, h, 1.0), event.passage.timed
+            rate = select(timed, gap.time[0] + gap.even[0] / whole, 1.0)
+            time_bar = path.time[0] + path.even[0] / whole - timing.left_bar[0]
+            factor = select(timed, -time_bar / rate, 0.0)
+            path.add(world, factor, gap)
+            if timing.gap_constants is not None:
+                total, own = all_constants(after.constants), all_constants(timing.gap_constants)
+                for k in loop(world.nconst):
+                    total[k] = total[k] + select(timed, factor * own[k], 0.0)
+        for k in loop(nv):
+            after_bar[k], move_bar[k] = path.after[k], path.move[k]
+            before_bar[k] = path.v[k] + path.after[k]
+        for k in loop(nq):
+            start_bar[k] = 0.0 if middle else path.q[k]
+        dynamics = resting(world, dynamics, acting)
+        v_start = workspace(nv)
+        for k in loop(nv):
+            v_start[k] = acting * now.v_mid[k]
+    v_mid_bar = workspace(nv) if middle else before_bar
+    if middle:
+        zero(nv, v_mid_bar)
+    for k in loop(nv):
+        vdot_bar[k] = times.unit * after_bar[k]
+    gradients = (after.controls, after.wrenches, after.constants, after.moments)
+    bars = Bars(start_bar, v_mid_bar, *gradients)
+    if constraints is not None:
+        rate = correction_adjoint(world, bodies, dynamics, constraints, now.start, damping_time, move_bar, bars)
+    shared = (world, bodies, now.start)
+    virtual = dynamics_adjoint(
+        *shared, v_start, v, controls, wrenches, damping_time, dynamics, vdot_bar, before_bar, bars, constraints, acting
+    )  # fmt: skip
+    if path is not None and timing is not None and event is not None and constraints is not None:
+        for _ in when(timing.several[0] > 0):
+            time_adjoint(
+                world, now, constraints, timing, event, path, smooth, after_bar, virtual, rate, h, share
+            )  # fmt: skip
+    if middle:
+        first = now.first
+        assert first is not None
+        for k in loop(nv):
+            before_bar[k], vdot_bar[k] = before_bar[k] + v_mid_bar[k], 0.5 * h * v_mid_bar[k]
+        bars = Bars(start_bar, before_bar, *gradients)
+        virtual = dynamics_adjoint(*shared, v, v, controls, wrenches, damping_time, first, vdot_bar, before_bar, bars)
+        moved_bar, step_bar = workspace(nq), workspace(nv)
+        displacement_adjoint(world, q, v, 0.5 * h, start_bar, moved_bar, step_bar)
+        for k in loop(nv):
+            before_bar[k] = before_bar[k] + 0.5 * h * step_bar[k]
+        if path is not None and timing is not None:
+            add_to(nq, path.q, moved_bar)
+            for _ in when(timing.several[0] > 0):
+                total = carry(1)
+                total[0] = 0.5 * damping_rate(world, virtual, first.vdot)
+                for k in loop(nv):
+                    total[0] = total[0] + 0.5 * (v_mid_bar[k] * first.vdot[k] + step_bar[k] * v[k])
+                timing.left_bar[0] = timing.left_bar[0] + acting * total[0]
+        start_bar = moved_bar
+    for k in loop(nq):
+        after.q[k] = start_bar[k]
+    for k in loop(nv):
+        after.v[k] = before_bar[k]
+    if timing is not None and event is not None:
+        for _ in when(any_lane(event.hitting)):
+            timing.differentiate_gap(world, now, q, event)
+
+
+def time_adjoint(
+    world: World, now: Stretch, constraints: ConstraintAdjoint, timing: Timing, event: Event, path: PathAdjoint,
+    smooth: Any, after_bar: Any, virtual: Any, correction_rate: Scalar, h: Scalar, share: float,
+) -> None:  # fmt: skip
+    """From the gradient with respect to the time left after a stretch that with respect to the time left before it.
+
+    With A (v⁺ - v) = h f + Jᵀ λ, f = A v̇ (`smooth`), h enters by f, the damping in A (`share` h D), and the bounds of
+    joint friction; and by how far the stretch goes.
+    """
+    outcome, unit = now.outcome, now.times.unit
+    assert outcome is not None
+    flies, found = event.flies, event.passage.found
+    whole = select(flies, h, 1.0)
+    total = carry(1)
+    total[0] = share * (damping_rate(world, virtual, now.dynamics.vdot) + correction_rate)
+    for k in loop(world.nv):
+        total[0] = total[0] + after_bar[k] * smooth[k]
+    system = outcome.system
+    for _ in when(system.count > 0):
+        speeds, reduced = memory(world.constraints.nimpulse + TILE), memory(world.nv)
+        copy(world.nv, now.dynamics.reduced, reduced)
+        system.speeds(reduced, speeds)
+        for r in loop(system.count):
+            y, mode = constraints.multiplier[r], constraints.mode[r]
+            bound = select(mode < 0.0, system.low[r], system.high[r])
+            at_bound = select(mode == 0.0, 0.0, y * bound / whole)
+            total[0] = total[0] + (at_bound - select(mode == 0.0, y * speeds[r], 0.0)) / unit
+    gone = select(found, -path.even[0] * event.passage.part / whole, path.time[0])
+    before = total[0] + gone + select(found, timing.left_bar[0], 0.0)
+    timing.left_bar[0] = select(flies, before, timing.left_bar[0])
+
+
+def damping_rate(world: World, virtual: Any, vdot: Any) -> Scalar:
+    """How -λ · (M + h D) v̇ depends on h."""
+    total = carry(1)
+    total[0] = 0.0
+    for i in world.links():
+        b = world.velocity(i)
+        for k in loop(world.dofs(i)):
+            total[0] = total[0] - virtual[b + k] * vdot[b + k] * world.link(i).damping
+    return total[0]
+
+
+def resting(world: World, dynamics: Dynamics, acting: Scalar) -> Dynamics:
+    """The same dynamics, without velocities and weight where nothing acts."""
+    still = Dynamics()
+    still.factors, still.vdot, still.accelerations = dynamics.factors, dynamics.vdot, dynamics.accelerations
+    still.frames = dynamics.frames.slowed(world, acting)
+    still.accelerations.put(0, sp.scale(acting, dynamics.accelerations.get(0, 6)))
+    if hasattr(dynamics, "rotations"):
+        still.rotations = dynamics.rotations
+    return still
+
+
+def correction_adjoint(
+    world: World, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
+    move_bar: Any, bars: Bars,
+) -> Scalar:  # fmt: skip
+    """Add what the gradient with respect to the motion that corrects positions means: A p = Jᵀ π, without velocity.
+
+    Returns how the loss depends on the time in A, that of damping.
+    """
+    outcome, rate = constraints.outcome, memory(1)
+    rate[0] = 0.0
+    q_bar, v_bar = memory(world.nq), memory(world.nv)
+    zero(world.nq, q_bar)
+    for _ in when(outcome.corrected[0] > 0):
+        zero(world.nv, v_bar)
+        inside = Bars(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
+        virtual, N = constraints.correct(dynamics, q, move_bar, q_bar, bars.constants)
+        still, rest = Dynamics(), workspace(world.nv)
+        still.frames, still.accelerations = dynamics.frames.slowed(world, 0.0), outcome.pseudo_caused
+        zero(world.nv, rest)
+        power_adjoint(world, bodies, q, rest, outcome.pseudo, still, virtual, N, None, -1.0, inside, acting=0.0)
+        joint_inertia_adjoint(world, virtual, outcome.pseudo, damping_time, inside)
+        rate[0] = damping_rate(world, virtual, outcome.pseudo)
+    add_to(world.nq, q_bar, bars.q)
+    return rate[0]
+
+
+def displacement_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar: Any, step_bar: Any) -> None:
+    """q_bar = and step_bar = the gradient of q ⊕ h v with respect to q, and to the displacement h v."""
+
+    def one(joint: type[Joint], i: Any) -> None:
+        a, b = world.position(i), world.velocity(i)
+        inputs = (*q.at(a).get(0, joint.nq), *sp.scale(h, v.at(b).get(0, joint.nv)))
+        _, gradient = vjp(
+            lambda *x: joint.integrate(x[: joint.nq], x[joint.nq :]), inputs, target_bar.at(a).get(0, joint.nq)
+        )
+        q_bar.at(a).put(0, tuple(gradient[: joint.nq]))
+        step_bar.at(b).put(0, tuple(gradient[joint.nq :]))
+
+    for i in world.links():
+        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)

@@ -1,0 +1,42 @@
+"""Arrays that are used again in every step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray
+ALIGNMENT = 64  # bytes: of the widest register
+
+
+class Memory:
+    """Arrays by name: asking for one of the same name again gives the same memory, as far as it is large enough."""
+
+    def __init__(self, dtype: Any) -> None:
+        self.dtype = np.dtype(dtype)
+        self._arrays: dict[str, Array] = {}
+
+    def array(self, name: str, *shape: int, dtype: Any = None) -> Array:
+        """An array that starts at a multiple of ALIGNMENT, with whatever was in it."""
+        size = 1
+        for n in shape:
+            size *= n
+        memory = self._arrays.get(name)
+        if memory is None or len(memory) < size:
+            memory = self._arrays[name] = _aligned(size + size // 2, self.dtype if dtype is None else np.dtype(dtype))
+        return memory[:size].reshape(shape)
+
+    def zeros(self, name: str, *shape: int) -> Array:
+        array = self.array(name, *shape)
+        array.fill(0)
+        return array
+
+    def integers(self, name: str, *shape: int) -> Array:
+        return self.array(name, *shape, dtype=np.int64)
+
+
+def _aligned(size: int, dtype: np.dtype) -> Array:
+    memory = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
+    start = -memory.__array_interface__["data"][0] % ALIGNMENT
+    return memory[start : start + size * dtype.itemsize].view(dtype)

@@ -1,0 +1,252 @@
+"""Motions with impacts whose values and gradients are known: every step size gives them to rounding.
+
+Without forces for both integrators; under gravity for the midpoint, which integrates constant forces exactly.
+"""
+
+import itertools
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from impact_scenes import (
+    DTS,
+    INTEGRATORS,
+    STILL,
+    G,
+    ball_between_walls,
+    between_walls,
+    bounce_of_pendulum,
+    bounces_between_walls,
+    bounces_on_floor,
+    box_over_floor,
+    check_closed_form,
+    collisions_in_a_row,
+    corner_impact,
+    cradle,
+    disc_impact,
+    disc_over_floor,
+    gradients_of,
+    meeting_in_space,
+    meeting_of_pairs,
+    meeting_spheres,
+    over_floor,
+    pendulum,
+    row_of_discs,
+    run,
+    simulator,
+    swinging,
+    tumbling_box,
+    two_discs,
+    two_spheres,
+)
+
+import backdrive as bd
+
+STEPS = pytest.mark.parametrize("dt", DTS)
+BOTH = pytest.mark.parametrize("integrator", INTEGRATORS)
+SEEDS = given(seed=st.integers(0, 10**6))
+FEW = settings(max_examples=3)
+ALONG = (slice(0, None, 3), slice(0, None, 3))  # x of discs, and its rate
+
+
+@pytest.fixture(autouse=True)
+def double():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@BOTH
+@STEPS
+@FEW
+@SEEDS
+def test_spinning_disc_bounces_off_the_floor(dt, integrator, seed):
+    """With friction, to positions, velocities, masses, inertias, restitution, friction, radius and floor."""
+    inputs = disc_over_floor(seed)
+    del inputs["gravity"]
+    path = check_closed_form(simulator(over_floor(), dt, integrator), inputs, without_gravity(bounces_on_floor), 1.0)
+    assert (path.status.impacts.sum(0) == 1).all()
+
+
+def test_discs_stick_and_slide():
+    """Both are among the samples of the test above."""
+    inputs = disc_over_floor(0, 64)
+    up = torch.tensor([0.0, 1.0]).expand(64, 2)
+    _, sticks = disc_impact(inputs, inputs["v"], up, 0, None)
+    assert 8 < sticks.sum() < 56
+
+
+def without_gravity(reference):
+    return lambda x, duration: reference({**x, "gravity": torch.zeros(len(x["q"]), 2)}, duration)
+
+
+@STEPS
+@FEW
+@SEEDS
+def test_disc_bounces_under_gravity(dt, seed):
+    """Several times, with friction; with respect to gravity, too."""
+    sim = simulator(over_floor(G), dt, "midpoint")
+    path = check_closed_form(sim, disc_over_floor(seed, e=(0.5, 1.0), gravity=G), bounces_on_floor, 1.0)
+    assert path.status.impacts.sum(0).max() >= 2
+
+
+@BOTH
+@STEPS
+def test_inelastic_impact(dt, integrator):
+    """The derivative with respect to the restitution is one-sided."""
+    inputs = disc_over_floor(1, e=(0.0, 0.0))
+    del inputs["gravity"]
+    sim = simulator(over_floor(), dt, integrator)
+    check_closed_form(sim, inputs, without_gravity(bounces_on_floor), 1.0, without=("restitution",))
+
+
+@BOTH
+@STEPS
+@FEW
+@SEEDS
+def test_discs_meet_obliquely(dt, integrator, seed):
+    """Two pairs at a time, apart from each other; unequal masses, with friction."""
+    check_closed_form(
+        simulator(row_of_discs(4), dt, integrator), two_discs(seed, pairs=2), meeting_of_pairs, 1.0, least=0.2
+    )
+
+
+@BOTH
+def test_pairs_that_meet_at_the_same_time(integrator):
+    """Bodies that have nothing to do with each other do not see each other's impacts."""
+    inputs = two_discs(2, pairs=1)
+    twice = {name: torch.cat([x, x], 1) for name, x in inputs.items()}
+    twice["q"][:, [7, 10]] += 4.0
+    path = check_closed_form(simulator(row_of_discs(4), 1 / 30, integrator), twice, meeting_of_pairs, 1.0)
+    assert path.status.impacts.max() == 2 and not path.status.simultaneous.any()
+
+
+@BOTH
+@pytest.mark.parametrize("dt", DTS[:3])
+@FEW
+@SEEDS
+def test_several_bounces_in_a_step(dt, integrator, seed):
+    sim = simulator(between_walls(), dt, integrator)
+    path = check_closed_form(sim, ball_between_walls(seed), bounces_between_walls, 0.4)
+    assert dt < 1 / 30 or path.status.impacts.max() >= 2
+
+
+@BOTH
+@STEPS
+@pytest.mark.parametrize("n", [3, 5])
+@FEW
+@SEEDS
+def test_cradle_with_gaps(n, dt, integrator, seed):
+    check_closed_form(
+        simulator(row_of_discs(n), dt, integrator), cradle(seed, n, 0.03), collisions_in_a_row, 1.0, outputs=ALONG
+    )
+
+
+def one_by_one(seed, n):
+    """A cradle without gaps whose discs are heavier and heavier: every one flies back, and none is hit again."""
+    inputs = cradle(seed, n, 0.0, e=(0.7, 1.0))
+    inputs["mass"] = inputs["mass"][:, :1] * torch.cumprod(torch.full_like(inputs["mass"], 2.0), 1)
+    return inputs
+
+
+@BOTH
+@STEPS
+@pytest.mark.parametrize("n", [3, 5])
+def test_cradle_without_gaps(n, dt, integrator):
+    """One disc after the other. Derivatives with respect to where they are are one-sided: a gap, or an overlap."""
+    check_closed_form(
+        simulator(row_of_discs(n), dt, integrator), one_by_one(n, n), collisions_in_a_row, 1.0, outputs=ALONG,
+        without=("q", "v", "size", "inertia"),
+    )  # fmt: skip
+
+
+@BOTH
+@STEPS
+@pytest.mark.parametrize("n", [3, 5])
+def test_newtons_cradle(n, dt, integrator):
+    """Elastic and of equal masses: the last one flies off with all of the speed."""
+    inputs = cradle(n, n, 0.0, alike=True)
+    sim = simulator(row_of_discs(n), dt, integrator)
+    with torch.no_grad():
+        path = run(sim, inputs, 1.0)
+        q, v, _ = collisions_in_a_row(inputs, 1.0)
+    assert (path.last.q - q).abs().max() < 1e-9 and (path.last.v - v).abs().max() < 1e-9
+
+
+@BOTH
+@STEPS
+@FEW
+@SEEDS
+def test_corner_of_a_box_hits_the_floor(dt, integrator, seed):
+    """An eccentric impact with friction, at a time that no formula gives."""
+    check_closed_form(simulator(box_over_floor(), dt, integrator), tumbling_box(seed), corner_impact, 0.4, least=0.2)
+
+
+@BOTH
+@STEPS
+@FEW
+@SEEDS
+def test_pendulum_hits_the_floor(dt, integrator, seed):
+    check_closed_form(simulator(pendulum(), dt, integrator), swinging(seed), bounce_of_pendulum, 1.0)
+
+
+@BOTH
+@STEPS
+@FEW
+@SEEDS
+def test_spheres_meet_in_space(dt, integrator, seed):
+    places = [0, 1, 2, 7, 8, 9]  # gradients with respect to quaternions are along the sphere
+    check_closed_form(
+        bd.Simulator(two_spheres(), dt, impacts=True, integrator=INTEGRATORS[integrator], specialize=False),
+        meeting_spheres(seed), meeting_in_space, 1.0, outputs=(places, slice(None)), least=0.3,
+    )  # fmt: skip
+
+
+@BOTH
+@pytest.mark.parametrize("steps_before", [0, 1, 3])
+def test_impact_on_the_boundary_of_a_step(steps_before, integrator):
+    """All numbers are exact in binary: the disc touches the floor when a step begins."""
+    scene = bd.Scene(2, gravity=STILL)
+    scene.add_static(bd.HalfSpace((0.0, 1.0)), restitution=0.5, friction=0.1)
+    height = 0.25 + steps_before * 2.0 / 64
+    scene.add_body("disc", bd.Circle(0.25), mass=1.0, position=(0.0, height), velocity=(0.5, -2.0), restitution=0.5,
+                   friction=0.1)  # fmt: skip
+    model = scene.build()
+    inputs = dict(zip("qv", model.initial_state(1)))
+    inputs |= {name: model.parameter(name)[None] for name in ("mass", "inertia", "restitution", "friction", "size")}
+    path = check_closed_form(simulator(model, 1 / 64, integrator), inputs, without_gravity(bounces_on_floor), 0.25)
+    assert path.status.impacts.sum() == 1
+
+
+def test_what_is_of_first_order_converges():
+    """Semi-implicit Euler under gravity: errors of values and gradients are in proportion to the step size."""
+    inputs = disc_over_floor(3, e=(0.7, 1.0), gravity=G)
+    duration, errors = 0.64, []
+    q, v, use = bounces_on_floor(leaves := {k: x.clone().requires_grad_() for k, x in inputs.items()}, duration)
+    right = gradients_of((q + v)[use], leaves)
+    for dt in (0.01, 0.005, 0.0025):
+        path = run(simulator(over_floor(G), dt, "euler"), leaves, duration)
+        mine = gradients_of((path.last.q + path.last.v)[use], leaves)
+        values = (path.last.q - q).detach()[use].abs().mean()
+        errors.append(torch.stack([values, *((mine[k] - right[k])[use].abs().mean() for k in ("q", "v", "size"))]))
+    for coarse, fine in itertools.pairwise(errors):
+        assert ((fine < 0.65 * coarse) & (fine > 0.35 * coarse)).all(), errors
+
+
+@pytest.mark.parametrize("gradient", [False, True])
+def test_slide_to_a_stop_converges(gradient):
+    """A block on a rough floor: x = v² / (2 μ g), which is of first order in the step size."""
+    scene = bd.Scene(2)
+    scene.add_static(bd.HalfSpace((0.0, 1.0)), friction=0.3)
+    scene.add_body("block", bd.Box(0.4, 0.2), mass=1.0, position=(0.0, 0.1), friction=0.3)
+    model = scene.build()
+    for dt in (1 / 60, 1 / 240, 1 / 960):
+        v = torch.tensor([2.013, 0.0, 0.0], requires_grad=True)
+        path = simulator(model, dt).rollout(bd.State(model.initial_state().q, v), steps=round(1 / dt))
+        assert not path.status.impacts.any()
+        x = path.last.q[0]
+        if gradient:
+            assert abs(torch.autograd.grad(x, v)[0][0].item() - 2.013 / (0.3 * G)) < dt
+        else:
+            assert abs(x.item() - 2.013**2 / (0.6 * G)) < 2.013 * dt

@@ -1,0 +1,95 @@
+"""Contacts are put into packs: every contact once, no body twice in a pack, and the same whatever the lanes are."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backdrive.physics import sparse_kernels
+from backdrive.physics.sparse_packs import OPEN, SET, SLOTS
+from backdrive.sparse.stages import Stage
+
+NO_TOUCH, NO_SHAPE, NO_OLD = 9999, 8888, 7777
+
+
+def arrange(lanes, body_a, body_b, counts, old_key=(), bodies=40):
+    """Pairs of bodies with so many contacts each."""
+    pairs, contacts = len(body_a), int(np.sum(counts))
+    integers = lambda n, x=-5: np.full(n, x, np.int64)  # noqa: E731
+    values = {
+        "slot": np.arange(contacts) + 100, "pair": np.repeat(np.arange(pairs), counts), "key": 3 * np.arange(contacts),
+        "body_a": body_a, "body_b": body_b, "shape_a": body_a + 1000, "shape_b": body_b + 2000,
+        "old_key": np.array(old_key, np.int64), "old_place": 10 * np.arange(len(old_key)),
+        "ends": integers(contacts * 2 * lanes), "starts": integers(contacts + 1), "place": integers(contacts),
+        "sizes": integers(2), **{name: integers(contacts * lanes) for name in sparse_kernels.ARRANGED},
+        "contacts": contacts, "old": len(old_key), "bodies": bodies, "lanes": lanes, "open": OPEN,
+        "no_touch": NO_TOUCH, "no_shape": NO_SHAPE, "no_old": NO_OLD,
+    }  # fmt: skip
+    Stage(sparse_kernels.arranging, bits=64, lanes=1)(1, **values)
+    return values
+
+
+@st.composite
+def worlds(draw):
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    pairs, bodies = draw(st.integers(1, 60)), draw(st.integers(2, 40))
+    body_a = random.integers(1, bodies, size=pairs)
+    body_b = random.integers(0, bodies, size=pairs) * draw(st.sampled_from([0, 1, 1]))
+    body_b[body_a == body_b] = 0
+    return body_a, body_b, random.integers(1, SLOTS + 1, size=pairs)
+
+
+@pytest.mark.parametrize("lanes", [1, 4, 8, 16])
+@given(world=worlds())
+@settings(max_examples=25)
+def test_every_contact_has_its_place(lanes, world):
+    body_a, body_b, counts = world
+    out = arrange(lanes, body_a, body_b, counts)
+    packs, registers = out["sizes"].tolist()
+    place, starts, ends = out["place"], out["starts"][: packs + 1], out["ends"][: packs * 2 * lanes]
+    assert len(set(place.tolist())) == len(place)
+    assert starts[0] == 0 and starts[-1] == registers and (np.diff(starts) >= 1).all()
+    ends = ends.reshape(packs, 2, lanes)
+    pack, lane = np.searchsorted(starts, place // lanes, side="right") - 1, place % lanes
+    assert (ends[pack, 0, lane] == body_a[out["pair"]]).all()
+    assert (ends[pack, 1, lane] == body_b[out["pair"]]).all()
+    for pair in range(len(body_a)):  # one lane of one pack, one register after the other from its first one on
+        mine = place[out["pair"] == pair]
+        assert (np.diff(mine) == lanes).all()
+        assert mine[0] // lanes in starts
+    for one in ends:
+        moving = one[one > 0]
+        assert len(set(moving.tolist())) == len(moving)
+    for name, source in (("touch_at", "slot"), ("body_a_at", None), ("shape_b_at", None)):
+        values, nothing = out[name][: registers * lanes], {"touch_at": NO_TOUCH, "body_a_at": 0, "shape_b_at": NO_SHAPE}
+        given_ = out[source] if source else out[name.removesuffix("_at")][out["pair"]]
+        assert (values[place] == given_).all()
+        assert (np.delete(values, place) == nothing[name]).all()
+
+
+@given(world=worlds())
+@settings(max_examples=25)
+def test_the_order_does_not_depend_on_the_lanes(world):
+    """Pairs of one set are independent, and sets follow each other."""
+    orders = []
+    for lanes in (1, 2, 4, 8, 16):
+        out = arrange(lanes, *world)
+        pack = np.searchsorted(out["starts"][: out["sizes"][0] + 1], out["place"] // lanes, side="right") - 1
+        order = np.lexsort((out["place"] // lanes, out["place"] % lanes, pack))
+        orders.append(order.tolist())
+    assert all(order == orders[0] for order in orders)
+
+
+def test_old_contacts_are_recalled():
+    out = arrange(4, np.array([1, 2, 3]), np.array([0, 1, 2]), np.array([2, 1, 3]), old_key=[1, 3, 6, 7, 15, 99])
+    assert out["key"].tolist() == [0, 3, 6, 9, 12, 15]
+    assert out["old_at"][out["place"]].tolist() == [NO_OLD, 10, 20, NO_OLD, NO_OLD, 40]
+
+
+def test_packs_are_full_where_they_can_be():
+    """A chain of bodies, and a crowd around one."""
+    chain = np.arange(1, 39)
+    assert arrange(8, chain, chain + 1, np.ones(38, int), bodies=41)["sizes"][0] <= 6
+    hub = arrange(8, np.arange(2, 40), np.ones(38, int), np.ones(38, int))
+    assert hub["sizes"][0] == 38  # each has to wait for the others
+    assert SET % 8 == 0

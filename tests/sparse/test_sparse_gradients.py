@@ -1,0 +1,159 @@
+"""Gradients of the sparse form are those of the motion as it was computed, whether its sweeps converged or not.
+
+Against central differences along random directions. A pile has many contacts, and every sweep decides of each whether
+it presses and slides: of several sizes of the difference, the one counts that meets no such switch.
+"""
+
+import pytest
+import torch
+from piles import pile, settled
+
+import backdrive as bd
+
+TOLERANCE = 1e-6
+PARAMETERS = (
+    "mass", "inertia", "com", "size", "shape_position", "friction", "restitution", "softness", "gravity", "damping",
+)  # fmt: skip
+
+
+def inputs_of(model, state, steps, generator, names):
+    """Start, wrenches and parameters, away from the border of what is possible."""
+    size = 3 if model.dim == 2 else 6
+    wrenches = 0.1 * torch.randn(steps, model.nbody, size, generator=generator, dtype=torch.float64)
+    values = {"q": state.q.clone(), "v": state.v.clone(), "wrenches": wrenches}
+    values |= {name: model.parameter(name).clone() for name in names}
+    for name, more in (("softness", 1e-3), ("damping", 0.05), ("restitution", 0.2)):
+        if name in values:
+            values[name] = values[name] + more
+    return values
+
+
+def loss_of(simulator, values, weights):
+    given = {name: x for name, x in values.items() if name in PARAMETERS}
+    start = bd.State(values["q"], values["v"])
+    path = simulator.rollout(start, wrenches=values["wrenches"], parameters=given)
+    q, v = weights
+    total = (path.last.q * q).sum() + (path.last.v * v).sum()
+    return total + 0.3 * (path.v[len(path) // 2] * v).sum(), path
+
+
+def check(simulator, steps, fall, seed, names=PARAMETERS, skip=()):
+    model, generator = simulator.model, torch.Generator().manual_seed(seed)
+    values = inputs_of(model, settled(simulator, fall), steps, generator, names)
+    weights = [torch.randn(n, generator=generator, dtype=torch.float64) for n in (model.nq, model.nv)]
+    leaves = {name: x.clone().requires_grad_() for name, x in values.items()}
+    loss, path = loss_of(simulator, leaves, weights)
+    assert path.status.contacts.min() >= 3
+    gradient = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values()))))
+    for name, x in values.items():
+        direction = torch.randn(x.shape, generator=generator, dtype=torch.float64)
+        if name in skip:
+            continue
+        exact, errors = float((gradient[name] * direction).sum()), []
+        for size in (1e-5, 1e-6, 1e-7, 1e-8, 1e-9):
+            with torch.no_grad():
+                ends = [loss_of(simulator, values | {name: x + s * direction}, weights)[0] for s in (size, -size)]
+            numeric = float(ends[0] - ends[1]) / (2 * size)
+            errors.append(abs(exact - numeric) / max(abs(numeric), 0.1 * float(gradient[name].norm()), 1e-3))
+            if errors[-1] < TOLERANCE:
+                break
+        assert min(errors) < TOLERANCE, f"{name}: {exact}, relative errors {errors}"
+
+
+@pytest.mark.parametrize("seed", [1, 2, 4])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_piles(dim, seed):
+    model = pile(12, seed=seed, dim=dim, step=seed == 1)
+    names = [name for name in PARAMETERS if name != "restitution"]
+    for sweeps in (3, 40):
+        solver = bd.ProjectedGaussSeidel(iterations=sweeps)
+        check(bd.Simulator(model, 0.01, sparse=True, solver=solver), steps=3, fall=18, seed=seed, names=names)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_bounces(dim):
+    model = pile(10, seed=7, dim=dim, restitution=0.5)
+    check(bd.Simulator(model, 0.01, sparse=True), steps=3, fall=14, seed=1)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_midpoint(dim):
+    model = pile(12, seed=4, dim=dim)
+    simulator = bd.Simulator(model, 0.01, sparse=True, integrator=bd.Midpoint())
+    check(simulator, steps=3, fall=18, seed=2)
+
+
+def test_gradients_of_boxes_at_rest():
+    """Where all contacts press, and most of them stick. (Positions are at a switch wherever one looks.)"""
+    model = pile(20, seed=3, kinds=("box",))
+    simulator = bd.Simulator(model, 0.005, sparse=True)
+    check(simulator, steps=2, fall=250, seed=5, names=("mass", "friction", "gravity"), skip=("q",))
+
+
+@pytest.mark.parametrize("pyramid", [6, 8])
+def test_gradients_of_finer_pyramids(pyramid):
+    model = pile(8, seed=2)
+    check(bd.Simulator(model, 0.01, sparse=True, pyramid=pyramid), steps=2, fall=30, seed=3, names=("friction", "mass"))
+
+
+@pytest.mark.parametrize("every", [2, 3, 7])
+def test_checkpoints_change_no_gradient(every):
+    model = pile(12, dim=3)
+    simulator = bd.Simulator(model, 0.01, sparse=True)
+    start = settled(simulator, 30)
+    gradients = []
+    for adjoint in (None, bd.Checkpoint(every)):
+        q, v = (x.clone().requires_grad_() for x in start)
+        mass = model.parameter("mass").clone().requires_grad_()
+        last = simulator.rollout(bd.State(q, v), steps=7, adjoint=adjoint, parameters={"mass": mass}).last
+        gradients.append(torch.autograd.grad(last.q.square().sum() + last.v.square().sum(), (q, v, mass)))
+    for a, b in zip(*gradients):
+        assert torch.equal(a, b)
+
+
+def test_truncated_gradients_are_cut():
+    """Cut in the middle, the gradient is that of the second half alone, with its own start."""
+    model = pile(10, dim=2)
+    simulator = bd.Simulator(model, 0.01, sparse=True)
+    start = settled(simulator, 20)
+    v = start.v.clone().requires_grad_()
+    simulator.rollout(bd.State(start.q, v), steps=6, adjoint=bd.Truncated(3)).last.q.sum().backward()
+    assert v.grad.abs().max() == 0.0
+    wrenches = torch.zeros(6, 10, 3, dtype=torch.float64, requires_grad=True)
+    simulator.rollout(start, wrenches=wrenches, adjoint=bd.Truncated(3)).last.q.sum().backward()
+    assert wrenches.grad[:3].abs().max() == 0.0
+    assert wrenches.grad[3:].abs().max() > 0.0
+
+
+def test_gradients_do_not_need_what_the_rollout_kept():
+    """The impulses before every step are kept for the backward pass; where they are gone, it finds them again."""
+    from backdrive.sparse import rollout
+
+    model = pile(10, dim=3)
+    simulator = bd.Simulator(model, 0.01, sparse=True)
+    start, gradients = settled(simulator, 25), []
+    for forget in (False, True):
+        v = start.v.clone().requires_grad_()
+        last = simulator.rollout(bd.State(start.q, v), steps=4).last
+        if forget:
+            rollout._records.clear()
+        gradients.append(torch.autograd.grad(last.q.square().sum(), v)[0])
+    assert torch.equal(*gradients)
+
+
+def test_a_gradient_per_environment():
+    """A batch, also with parameters of its own for every world, has the gradients of its worlds one by one."""
+    model = pile(6, dim=2)
+    simulator = bd.Simulator(model, 0.01, sparse=True)
+    state = settled(simulator, 25)
+    masses = model.parameter("mass") * torch.tensor([1.0, 1.1, 0.9], dtype=torch.float64)[:, None]
+
+    def gradient(q, v, mass):
+        q, v, mass = (x.clone().requires_grad_() for x in (q, v, mass))
+        last = simulator.rollout(bd.State(q, v), steps=3, parameters={"mass": mass}).last
+        return torch.autograd.grad(last.q.square().sum() + last.v.sum(), (q, v, mass))
+
+    batch = gradient(state.q.expand(3, -1), state.v.expand(3, -1), masses)
+    for k in range(3):
+        for a, b in zip(batch, gradient(state.q, state.v, masses[k])):
+            assert torch.equal(a[k], b)
