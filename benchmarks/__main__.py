@@ -23,7 +23,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from . import report
 from .timing import Run
 
-SECTIONS = ("smooth", "gradient", "contact", "pile", "pendulum", "memory", "startup")
+SECTIONS = ("smooth", "gradient", "contact", "impact", "pile", "pendulum", "memory", "startup")
 
 
 def main() -> int:

@@ -79,7 +79,7 @@ class Simulator(nn.Module):
 
     def __init__(
         self, model: Model, dt: float, *, solver: Solver | None = None, integrator: Integrator | None = None,
-        impacts: bool = True, pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
+        impacts: bool = False, pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
         threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
         sparse: bool | str = "auto",
     ) -> None:  # fmt: skip

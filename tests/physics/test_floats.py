@@ -10,11 +10,11 @@ import backdrive as bd
 from backdrive.compiler import Floats, vjp
 from backdrive.physics import inverse, rollout
 from backdrive.physics import spatial as sp
-from backdrive.physics.step_adjoint import step_adjoint
 from backdrive.physics.bodies import body_moments
 from backdrive.physics.poses import link_poses
 from backdrive.physics.spatial import BODY
 from backdrive.physics.step import Scheme, step
+from backdrive.physics.step_adjoint import step_adjoint
 from backdrive.physics.world import World, topology_table
 
 DT, STEPS = 0.01, 4

@@ -133,9 +133,6 @@ def test_hits_on_a_supported_body(integrator, thing):
         assert same.sum() >= 1 and error.max() <= 1e-6 * mine.abs().max()
 
 
-@pytest.mark.xfail(
-    strict=True, reason="how corrections of positions with damping depend on the time of an impact lacks"
-)
 def test_impact_of_a_damped_body_that_is_too_deep():
     """One step of a box that lies 2 mm deep on one corner and comes down on the other."""
     scene = floor(bd.Scene(2))

@@ -42,7 +42,7 @@ def engine_of(model, **settings):
 def test_every_contact_of_all_pairs_is_found(dim):
     """Those that the dense form finds among all pairs."""
     model = pile(25, seed=3, dim=dim, step=True)
-    dense = bd.Simulator(model, 0.01, sparse=False, specialize=False)
+    dense = bd.Simulator(model, 0.01, sparse=False, impacts=False, specialize=False)
     sparse = bd.Simulator(model, 0.01, sparse=True, solver=bd.ProjectedGaussSeidel(iterations=20_000, tolerance=1e-11))
     path = sparse.rollout(model.initial_state(), steps=40)
     a, b = (simulator.rollout(path[25], steps=1) for simulator in (dense, sparse))

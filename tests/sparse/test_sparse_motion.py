@@ -15,7 +15,7 @@ EXACT = bd.ProjectedGaussSeidel(iterations=20_000, tolerance=1e-12)
 def test_a_step_is_that_of_the_dense_form(dim, restitution, step, integrator):
     """From the same states, without impulses of steps before."""
     model = pile(7, seed=dim, dim=dim, spacing=0.95, restitution=restitution, step=step)
-    dense = bd.Simulator(model, 0.01, sparse=False, specialize=False, integrator=integrator)
+    dense = bd.Simulator(model, 0.01, sparse=False, impacts=False, specialize=False, integrator=integrator)
     sparse = bd.Simulator(model, 0.01, sparse=True, solver=EXACT, integrator=integrator)
     path = dense.rollout(model.initial_state(), steps=60)
     state = bd.State(path.q[:-1:4], path.v[:-1:4])

@@ -19,6 +19,7 @@ def test_auto_takes_it_for_many_free_bodies():
     assert bd.Simulator(pile(24, dim=2), 0.01).sparse
     assert not bd.Simulator(pile(24, dim=2), 0.01, sparse=False).sparse
     assert bd.Simulator(pile(3, dim=2), 0.01, sparse=True).sparse
+    assert not bd.Simulator(pile(3, dim=2), 0.01, sparse=True).impacts
 
 
 def with_joint(joint, **motor):
@@ -40,8 +41,6 @@ def test_what_has_no_sparse_form_is_refused():
         bd.Simulator(with_joint(bd.Hinge(), gear=1.0), 0.01, sparse=True)
     with pytest.raises(ValueError, match="InteriorPoint"):
         bd.Simulator(with_joint(None), 0.01, sparse=True, solver=bd.InteriorPoint())
-    with pytest.raises(ValueError, match="impacts"):
-        bd.Simulator(with_joint(None), 0.01, sparse=True, impacts=True)
     with pytest.raises(ValueError, match="sparse must be"):
         bd.Simulator(with_joint(None), 0.01, sparse="yes")
 

@@ -71,9 +71,7 @@ def test_only_values_show_a_jump():
 def test_the_generator_decides(order):
     def once(seed):
         leaf = X.clone().requires_grad_()
-        value = bd.smoothed(
-            quadratic, leaf, 0.3, samples=8, generator=torch.Generator().manual_seed(seed), order=order
-        )
+        value = bd.smoothed(quadratic, leaf, 0.3, samples=8, generator=torch.Generator().manual_seed(seed), order=order)
         return torch.cat([value.detach()[None], torch.autograd.grad(value, leaf)[0]])
 
     assert torch.equal(once(3), once(3))
@@ -104,7 +102,7 @@ def test_it_keeps_dtype_and_shape():
 
 @pytest.mark.parametrize("order", [0, 1])
 def test_one_rollout_is_all_samples(order):
-    """A ball falls onto the floor, pushed by random forces: its mean height, and the gradient, against many rollouts."""
+    """A ball falls onto the floor, pushed at random: its mean height, and the gradient, against many rollouts."""
     scene = bd.Scene(dim=2)
     scene.add_static(bd.HalfSpace(normal=(0, 1)), restitution=0.7)
     scene.add_body("ball", bd.Circle(0.1), mass=1.0, position=(0.0, 1.0), restitution=0.7)
@@ -116,9 +114,7 @@ def test_one_rollout_is_all_samples(order):
         wrenches = x.transpose(0, 1).unsqueeze(2)  # [T, samples, nbody, 3]
         return simulator.rollout(model.initial_state(samples), wrenches=wrenches).last.q[:, 1]
 
-    value = bd.smoothed(
-        height, forces, sigma, samples=samples, generator=torch.Generator().manual_seed(0), order=order
-    )
+    value = bd.smoothed(height, forces, sigma, samples=samples, generator=torch.Generator().manual_seed(0), order=order)
     (gradient,) = torch.autograd.grad(value, forces)
     noise = torch.randn(samples, 30, 3, generator=torch.Generator().manual_seed(0), dtype=F64)
     leaves = [(sigma * x).requires_grad_() for x in noise]

@@ -25,5 +25,9 @@
     contact_forces, inverse   forces of constraints, inverse and forward dynamics on their own
     kernels     the list of compiled functions
 
+    collision_boxes   collision_hulls for boxes, without loops
+    sparse_body, sparse_contact, sparse_packs, sparse_sweeps, sparse_kernels   the same step for one big world of free
+                bodies, whose lanes are its bodies, shapes, pairs and contacts (run by backdrive.sparse)
+
 Everything is written on scalars: on floats it runs as it stands, on traced values it becomes a kernel.
 """

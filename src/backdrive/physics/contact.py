@@ -169,8 +169,9 @@ def constrain(
     outcome.rebound[0] = 1.0
     outcome.corrected, outcome.correction = counters(1), memory(constraints.nimpulse + TILE)
     outcome.corrected[0] = 0
+    going = True if impacts is None else impacts.going
     for k in loop(constraints.nimpulse):
-        impulses[k] = 0.0
+        impulses[k] = select(going, 0.0, impulses[k])
     for _ in when(system.count > 0):
         rows = system.count
         system.close()
@@ -182,7 +183,7 @@ def constrain(
         else:
             numbers[0] = solve(system, solver)
         for r in loop(rows):
-            impulses[system.place[r]] = system.impulse[r]
+            impulses[system.place[r]] = select(going, system.impulse[r], impulses[system.place[r]])
         apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
         if not adjoint:
             numbers[1], numbers[2] = builder.touching(outcome.contacts, outcome.first_contact)

@@ -13,7 +13,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import Scalar, absolute, any_lane, carry, loop, maximum, memory, select, to_float, when, while_any
+from ..compiler import (
+    Scalar,
+    absolute,
+    any_lane,
+    carry,
+    loop,
+    maximum,
+    memory,
+    minimum,
+    select,
+    to_float,
+    when,
+    while_any,
+)
 from .arrays import zero
 from .collision import TOUCH, Contacts, met_pairs
 from .constraints import Constraints, contact_rows, material, row_speed
@@ -45,13 +58,16 @@ class Impacts:
     impacts are sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
     several: 1 where more contacts than one do. loaded [nslot]: 1 where a resting contact carried something before.
     struck [nslot]: 1 where a contact was found not to rest. approach [nslot]: speed at the start of the stretch.
+    patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce.
     """
 
     def __init__(self, world: World, h: Scalar) -> None:
         self.world, self.h = world, h
         self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
         self.roots, self.acceleration = memory(2), memory(world.nv)
-        self.role, self.loaded, self.struck, self.approach = (memory(world.constraints.nslot) for _ in range(4))
+        self.role, self.loaded, self.struck, self.approach, self.patience = (
+            memory(world.constraints.nslot) for _ in range(5)
+        )
         self.watch, self.hit, self.hit_roots, self.late = memory(1), memory(1), memory(2), memory(1)
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
 
@@ -112,9 +128,11 @@ class Impacts:
             )
             pressing = maximum(-select(hitting, ahead, (ahead - speed) / select(hitting, 1.0, duration)), 0.0)
             size = constraints.pair_size(p)
-            # A rebound that the pressing forces end within a step is none: so a bouncing ball comes to rest, and what
-            # would hit that slowly rests already. So does what touches, until it is seen what it carries.
-            least = self.h * pressing
+            # Rebounds that the pressing forces end within a step are none, all that would follow together, 2 e v /
+            # (1 - e) a: so a bouncing ball comes to rest, and what would hit that slowly rests already. So does what
+            # touches, until it is seen what it carries.
+            self.patience[slot] = minimum(1.0, (1.0 - e) / maximum(e, TOUCHING))
+            least = self.h * pressing * self.patience[slot]
             slow = speed * speed + 2.0 * pressing * maximum(touch.gap, 0.0) <= least * least
             struck = on & (self.struck[slot] > 0.5)
             rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
@@ -126,7 +144,7 @@ class Impacts:
             holds = rests & ((self.loaded[slot] > 0.5) | (e <= 0.0))
             hit = (closed & beside) | (self.slot[0] == to_float(slot))
             takes_part = select((hitting & (holds | hit)) | (~hitting & rests), 1.0, 0.0)
-            bounce = hitting & hit & (e > 0.0) & (-e * speed >= least)
+            bounce = hitting & hit & (e > 0.0) & (-speed >= least)
             role = select(over, select(on, 1.0, 0.0), select(bounce, 2.0, takes_part))
             self.role[slot] = role
             members[0] = members[0] + select(role > 0.5, 1.0, 0.0)
@@ -158,7 +176,8 @@ class Impacts:
             slot, r = contacts.slots[c], first + c * self.world.constraints.block
             load, stop = system.impulse[r] * system.diagonal[r], self.approach[slot]
             self.loaded[slot] = select(flies & (load > SLOW), 1.0, self.loaded[slot])
-            struck = flies & (load > 0.0) & (stop > SLOW) & (load < 2.0 * stop) & (self.role[slot] > 0.5)
+            pressed = (load - stop) * self.patience[slot] >= stop
+            struck = flies & (load > 0.0) & (stop > SLOW) & ~pressed & (self.role[slot] > 0.5)
             self.struck[slot] = select(struck, 1.0, self.struck[slot])
             again[0] = select(struck, 1.0, again[0])
         return again[0] > 0.5
@@ -199,7 +218,9 @@ def solve_without_gain(
     (`rebound`) is found by bisection: without restitution, energy is never gained.
     """
     block, n = impacts.world.constraints.block, system.count
-    speed, error = memory(impacts.world.constraints.nimpulse + TILE), memory(1)
+    speed, kept = (memory(impacts.world.constraints.nimpulse + TILE) for _ in range(2))
+    error = memory(1)
+    error[0] = 0.0
     low, high, going, bisects = (memory(1) for _ in range(4))
 
     def gain() -> Scalar:
@@ -218,8 +239,13 @@ def solve_without_gain(
 
     rebound[0], low[0], high[0], going[0], bisects[0] = 1.0, 0.0, 1.0, 1.0, 0.0
     for _ in while_any(lambda: going[0] > 0.0, HALVINGS):
-        error[0] = solve(system, solver)
-        active = (going[0] > 0.0) & impacts.hitting
+        for r in loop(n):
+            kept[r] = system.impulse[r]
+        now, again = solve(system, solver), going[0] > 0.0
+        error[0] = select(again, now, error[0])
+        for r in loop(n):
+            system.impulse[r] = select(again, system.impulse[r], kept[r])
+        active = again & impacts.hitting
         going[0] = 0.0
         for _ in when(any_lane(active)):
             gained, bisecting = gain(), bisects[0] > 0.5

@@ -126,7 +126,6 @@ def step_through_impacts(
     zero(5, numbers)
     impacts.begin()
     for i in while_any(lambda: impacts.going, most_stretches(world)):
-        hitting = impacts.hitting
         now = stretch(
             world, bodies, scheme, q, v, controls, wrenches, impacts.duration(), impulses, impacts=impacts
         )  # fmt: skip
@@ -137,9 +136,7 @@ def step_through_impacts(
         if forces is not None:
             add_forces(world.constraints, outcome, passage.part / h, going, forces)
         for k, x in enumerate((now.dynamics.clipped, outcome.residual, outcome.touching, outcome.depth)):
-            latest = x if k == 2 else maximum(numbers[k], x)
-            counts = going & ~hitting if k == 2 else going
-            numbers[k] = select(counts, latest, numbers[k])
+            numbers[k] = select(going, maximum(numbers[k], x), numbers[k])
         numbers[4] = numbers[4] + select(going, to_float(i + 1) * outcome.modes, 0.0)
     counts = (impacts.count[0], impacts.fallbacks[0], impacts.simultaneous[0], impacts.guarded[0])
     return (*(numbers[k] for k in range(5)), *counts)

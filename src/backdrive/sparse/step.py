@@ -299,7 +299,7 @@ class Engine:
 
     def impulses(self, contacts: Contacts, last: Array) -> Impulses:
         table = np.zeros((contacts.registers * self.lanes + 1, self.form.rows), self.dtype)
-        table[:-1].reshape(contacts.registers, self.lanes, -1)[...] = last.transpose(0, 2, 1)
+        table[:-1].reshape(contacts.registers, self.lanes, self.form.rows)[...] = last.transpose(0, 2, 1)
         return Impulses(contacts.key, contacts.place, table)
 
     def status(
