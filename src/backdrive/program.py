@@ -32,6 +32,7 @@ _numbers = itertools.count()
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
 
 AUTO_LINKS = {2: 120, 3: 40}  # specialize="auto": up to so many links (in the plane, most of a link is zero),
+AUTO_CONSTRAINED = 24  # with contact or other constraints up to so many: larger code takes minutes to compile,
 AUTO_VARYING = 64  # and so many constants that are given at run time
 LEAST_TOLERANCE_32 = 1e-5  # of solvers: what float32 can reach,
 REGULARISATION_32 = 1e-5  # with a regularisation that it does not lose
@@ -169,7 +170,8 @@ class Program:
         """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""
         if self.specialize != "auto":
             return bool(self.specialize)
-        return self.model.nlink <= AUTO_LINKS[self.model.dim] and int(self.mask(parameters).sum()) <= AUTO_VARYING
+        most = AUTO_LINKS[self.model.dim] if self.tables is None else AUTO_CONSTRAINED
+        return self.model.nlink <= most and int(self.mask(parameters).sum()) <= AUTO_VARYING
 
     def run(
         self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int],

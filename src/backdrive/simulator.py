@@ -69,7 +69,7 @@ class Simulator(nn.Module):
     threads: at most so many; None: all cores. The number changes no bit of any result.
     specialize: compile kernels for this very model (True: faster, a second or two once, with contact a few more) or use
         those that serve every model with the same kinds of shapes (False); "auto": True for models of up to 40 links
-        (120 in 2D), as long as few of their constants are given as parameters.
+        (120 in 2D, 24 with contact), as long as few of their constants are given as parameters.
     nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status ("mark").
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
         cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not.
@@ -98,6 +98,8 @@ class Simulator(nn.Module):
             raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
         if not isinstance(impacts, bool):
             raise TypeError(f"impacts must be True or False, got {impacts!r}")
+        if impacts and dtype != torch.float64:
+            raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {dtype}")
         if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
         number = isinstance(bounce_threshold, (int, float)) and not isinstance(bounce_threshold, bool)

@@ -24,6 +24,7 @@ def block_on_the_ground():
         ({"bounce_threshold": -1.0}, "bounce_threshold must be a speed"),
         ({"bounce_threshold": math.nan}, "bounce_threshold must be a speed"),
         ({"impacts": "some"}, "impacts must be True or False"),
+        ({"impacts": True, "dtype": torch.float32}, "impacts=True needs dtype=torch.float64"),
     ],
 )
 def test_wrong_settings(options, message):

@@ -6,7 +6,7 @@
     bodies      moments of mass
     forces      springs, dampers, motors: τ(q, v, u)
     kinematics  poses and velocities
-    dynamics    bias forces, factors of the mass matrix, solve; forward dynamics
+    dynamics    bias forces, factors of the mass matrix; forward dynamics
     poses       where links are in the world, and how they move
 
     solids      what collision works with; collision_round, collision_planar, collision_hulls, collision_solid,
@@ -15,12 +15,13 @@
     tables      what constrains a model, as tables;  constraints  ... and as rows: wrenches between two links
     system      the rows of a step, and what they do to each other
     linear      LU factors of small systems
-    complementarity, gauss_seidel, interior_point   the solvers of a system
+    complementarity, gauss_seidel, interior_point, pivoting   the solvers of a system;  solve  the one that was chosen
+    integrate   the integrators, and moving on the manifold
+    impact      which contacts rest and which hit, and when
     contact     from free motion to what the constraints allow;  contact_adjoint  its derivative
 
-    integrate   the integrators, and moving on the manifold
-    step        one time step
-    adjoint     the derivative of all that, backwards
+    step        one time step, or its stretches from impact to impact
+    adjoint     the derivative of the dynamics, backwards;  step_adjoint  of a step
     rollout     loops over time
     contact_forces, inverse   forces of constraints, inverse and forward dynamics on their own
     kernels     the list of compiled functions
