@@ -23,7 +23,6 @@ from .physics.rollout import STATUS
 from .physics.step import Scheme
 from .physics.tables import constraint_tables
 from .physics.world import topology_table
-from .sparse.rollout import SparseProgram
 
 if TYPE_CHECKING:
     from .model import Model
@@ -68,7 +67,11 @@ class Program:
             "h": h, "topology": self._topology.ctypes.data,
             "nlink": model.nlink, "nq": model.nq, "nv": model.nv, "nu": model.nu, "nconst": len(model.constants),
         }  # fmt: skip
-        self.sparse = SparseProgram(model, h, self.scheme, directions, self.bits, self.threads) if sparse else None
+        self.sparse: SparseProgram | None = None
+        if sparse:
+            from .sparse.rollout import SparseProgram  # most do without
+
+            self.sparse = SparseProgram(model, h, self.scheme, directions, self.bits, self.threads)
         self.tables = constraint_tables(model) if scheme.stepping and not sparse else None
         if self.tables is not None:
             self._floats = self.tables.floats.astype(np.float64 if self.bits == 64 else np.float32)

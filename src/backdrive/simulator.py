@@ -20,7 +20,6 @@ from .physics.poses import POSE
 from .physics.solve import Solver
 from .physics.step import Scheme
 from .program import Program, has_restitution
-from .sparse.tables import unsupported
 from .tangent import Tangent, step_jacobians
 from .trajectory import Trajectory
 
@@ -115,14 +114,13 @@ class Simulator(nn.Module):
             raise ValueError(f"nonfinite must be 'raise' or 'mark', got {nonfinite!r}")
         if sparse not in (True, False, "auto"):
             raise ValueError(f"sparse must be True, False or 'auto', got {sparse!r}")
-        reason = _not_sparse(model, solver)
+        many = model.nlink >= SPARSE_BODIES and not (impacts and has_restitution(model))
+        wanted = many if sparse == "auto" else bool(sparse)
+        reason = _not_sparse(model, solver) if wanted else None
         if sparse is True and reason is not None:
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
-        wanted = (
-            model.nlink >= SPARSE_BODIES and not (impacts and has_restitution(model)) if sparse == "auto" else sparse
-        )
-        self.sparse = reason is None and bool(wanted)
+        self.sparse = wanted and reason is None
         self.impacts = impacts and not self.sparse
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
         self._make_program()
@@ -314,6 +312,8 @@ class Simulator(nn.Module):
 
 def _not_sparse(model: Model, solver: Solver | None) -> str | None:
     """Why there is no sparse form; None if there is one."""
+    from .sparse.tables import unsupported  # most do without
+
     if isinstance(solver, InteriorPoint):
         return "it is solved by sweeps, not by InteriorPoint"
     if not model.npair:
