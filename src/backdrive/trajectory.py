@@ -24,10 +24,9 @@ class Status:
     gradient through steps that did not converge is not that of the motion.
     contacts: how many press. depth: the deepest penetration, m. impacts: how many there were. modes: a number that
     changes when a contact starts, ends, sticks or slips, or a limit or motor starts or ceases to act.
-    fallbacks: 1 where there were too many impacts, and the rest of the step was done without bouncing. simultaneous:
-    impacts of several contacts at once. guarded: impacts whose restitution was reduced, since with friction it would
-    have created energy. A gradient through any of these three is not exact.
-    clipped: how many motors had their control or force limited.
+    fallbacks: 1 where there were too many impacts: the rest of the step was done without bouncing, or not at all.
+    simultaneous: impacts of several contacts at once. guarded: impacts whose restitution was reduced, since with
+    friction it would have created energy. A gradient through any of these three is not exact.
     """
 
     finite: Tensor

@@ -138,7 +138,8 @@ def step_through_impacts(
         for k, x in enumerate((now.dynamics.clipped, outcome.residual, outcome.touching, outcome.depth)):
             numbers[k] = select(going, maximum(numbers[k], x), numbers[k])
         numbers[4] = numbers[4] + select(going, to_float(i + 1) * outcome.modes, 0.0)
-    counts = (impacts.count[0], impacts.fallbacks[0], impacts.simultaneous[0], impacts.guarded[0])
+    fallbacks = select(impacts.going, 1.0, impacts.fallbacks[0])  # or the step did not get to its end
+    counts = (impacts.count[0], fallbacks, impacts.simultaneous[0], impacts.guarded[0])
     return (*(numbers[k] for k in range(5)), *counts)
 
 
