@@ -6,13 +6,13 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench lint clean
+.PHONY: help demo test bench lint docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
 
-demo: $(VENV)/.installed-view ## learn the masses of a robot arm from its motion
-	@$(BIN)/python examples/learn_arm_masses.py $(ARGS)
+demo: $(VENV)/.installed-cli ## a chain's mass, learned from the motion of a ball that hits it
+	@$(BIN)/backdrive run chain-mass --quick $(ARGS)
 
 test: $(VENV)/.installed-dev ## run the tests (ARGS="-k name" selects)
 	@$(BIN)/python -m pytest -n auto $(ARGS)
@@ -25,11 +25,14 @@ lint: $(VENV)/.installed-dev ## ruff, formatting and types
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs ## build the pages of docs/ as a site, in build/site
+	@$(BIN)/mkdocs build --strict
+
 clean: ## remove .venv, caches and results
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# .installed-view, .installed-dev: the package with that extra, again when the requirements change
+# .installed-cli, .installed-dev: the package with that extra, again when the requirements change
 $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) [$*]"
 	@$(PYTHON) -m venv $(VENV)

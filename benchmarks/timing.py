@@ -60,6 +60,7 @@ class Run:
         self.tell(f"{probe}{args} in a fresh process")
         command = [sys.executable, "-m", "benchmarks.probes", probe, json.dumps(args)]
         environment = dict(os.environ) if cache is None else {**os.environ, "BACKDRIVE_CACHE": cache}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)  # users have it, too
         result = subprocess.run(command, env=environment, capture_output=True, text=True)
         if result.returncode:
             raise RuntimeError(f"{probe}{args} failed:\n{result.stderr}")

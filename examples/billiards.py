@@ -10,20 +10,16 @@ direction; the dashed rings are where the balls do end with it, by simulating ag
 
 from __future__ import annotations
 
-import argparse
 import math
 from pathlib import Path
 
-import matplotlib
 import torch
+from helper import arguments, film, plt, save, written
+from matplotlib.patches import Circle, Rectangle
 from rich.console import Console
 from torch import Tensor
 
 import backdrive as bd
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.patches import Circle, Rectangle
 
 LENGTH, WIDTH, RADIUS, MASS = 2.54, 1.27, 0.0286, 0.17  # m, kg: a table and its balls
 ROWS, GAP = 5, 3e-3  # of the rack; m between its balls, up to twice that: they never quite touch
@@ -32,6 +28,7 @@ DIRECTION, SPEED = 0.02, 8.0  # rad, m/s
 CHANGE = math.radians(0.02)  # of the direction, for the arrows
 DIFFERENCE = 2e-7  # rad and m/s, for the check
 COLORS = ["#f2f2ec", "#f4c430", "#1f4fa3", "#c8201f", "#5b2a86", "#f07c1e", "#14703c", "#7c1d20", "#111111"]
+BALLS = [*COLORS, *COLORS[1:-1]]  # ball 0, 1 to 8, and 9 to 15, which are striped
 
 
 def build_table() -> bd.Model:
@@ -109,9 +106,8 @@ def draw(result: dict, picture: Path) -> None:
     table.add_patch(Rectangle((0, 0), LENGTH, WIDTH, color="#1d6b48"))
     places = path.q[:, 0].detach().unflatten(-1, (-1, 3))[..., :2]  # [T + 1, balls, 2]
     after = result["others"].last.q[-1].unflatten(-1, (-1, 3))[:, :2]
-    colors = [*COLORS, *COLORS[1:-1]]  # ball 0, 1 to 8, and 9 to 15, which are striped
     for i, (start, end) in enumerate(zip(places[0], places[-1], strict=True)):
-        color, striped = colors[i], i > 8
+        color, striped = BALLS[i], i > 8
         table.plot(*places[:, i].T, color=color, lw=1.1, alpha=0.65)
         table.add_patch(Circle(tuple(start), RADIUS, fill=False, ec="white", lw=0.5, alpha=0.4))
         table.add_patch(Circle(tuple(end), RADIUS, fc="#f2f2ec" if striped else color, ec=color, lw=1, zorder=3))
@@ -129,25 +125,24 @@ def draw(result: dict, picture: Path) -> None:
     )
     degrees, order = torch.rad2deg(result["sizes"]), gradient[:, :, 0].norm(dim=-1).argsort(descending=True)
     for i in order[:6].tolist():
-        style = {"color": colors[i] if i else "0.6", "ls": "--" if i > 8 else "-", "lw": 1.8}
+        style = {"color": BALLS[i] if i else "0.6", "ls": "--" if i > 8 else "-", "lw": 1.8}
         check.loglog(degrees, result["miss"][:, i], **style, label=f"ball {i}")
     steep = degrees[[0, -1]]
     check.loglog(steep, 1e-2 * (steep / degrees[-1]) ** 2, ":", color="0.3", label="slope 2")
     check.set(xlabel="change of direction (degrees)", ylabel="end of the ball less tip of the arrow (m)")
     check.set_title("the error falls with the change squared")
     check.legend(fontsize=8)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    save(figure, picture)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the picture")
-    arguments = parser.parse_args()
-    console = Console()
-    picture = arguments.out / "billiards.png"
-    draw(break_rack(console), picture)
-    console.print(f"picture: {picture}")
+    options, console = arguments(__doc__), Console()
+    picture, motion = options.out / "billiards.png", options.out / "billiards.mp4"
+    result = break_rack(console)
+    draw(result, picture)
+    colors = {f"ball {i}": color for i, color in enumerate(BALLS)}
+    film(result["path"], motion, trail=True, trail_seconds=0.4, forces=False, speed=0.5, colors=colors)
+    written(console, picture, motion)
 
 
 if __name__ == "__main__":

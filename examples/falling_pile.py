@@ -8,20 +8,16 @@ respect to the velocities that all bodies started with goes back through every c
 
 from __future__ import annotations
 
-import argparse
 import itertools
 from pathlib import Path
 
-import matplotlib
 import numpy as np
 import torch
+from helper import arguments, plt, save, written
+from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from rich.console import Console
 
 import backdrive as bd
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 
 DT, STEPS, SHORT = 0.005, 240, 40
 COUNT, SIDE, HALF = 100, 4, 0.5  # bodies; in a layer: SIDE²; half the width of the pit, m
@@ -100,18 +96,14 @@ def draw(result: dict, picture: Path) -> None:
         axes.set_axis_off()
     note = "bright: bodies whose velocity 0.2 s before\nmoves the top one (red edges) most"
     figure.text(0.7, 0.04, note, fontsize=9)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    save(figure, picture)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the picture")
-    arguments = parser.parse_args()
-    console = Console()
-    picture = arguments.out / "falling_pile.png"
+    options, console = arguments(__doc__), Console()
+    picture = options.out / "falling_pile.png"
     draw(fall(console), picture)
-    console.print(f"picture: {picture}")
+    written(console, picture)
 
 
 if __name__ == "__main__":

@@ -9,20 +9,16 @@ motion, and ``loss.backward()`` gives its gradient with respect to the masses.
 
 from __future__ import annotations
 
-import argparse
 import itertools
 import time
 from pathlib import Path
 
-import matplotlib
 import torch
+from helper import arguments, plt, save, written
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 import backdrive as bd
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 LENGTHS = (0.3, 0.5, 0.4, 0.3)
 TRUE_MASSES = torch.tensor([4.0, 2.5, 1.5, 0.8], dtype=torch.float64)
@@ -122,8 +118,7 @@ def draw(result: dict, path: Path) -> None:
         masses.axhline(TRUE_MASSES[i], color=line.get_color(), ls=":", lw=1)
     masses.set(xlabel="gradient step", ylabel="mass (kg)", title="convergence (dotted: the truth)")
     masses.legend()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=110)
+    save(figure, path)
 
 
 def arm_points(trajectory: bd.Trajectory, step: int) -> torch.Tensor:
@@ -136,20 +131,16 @@ def arm_points(trajectory: bd.Trajectory, step: int) -> torch.Tensor:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--iterations", type=int, default=250, help="gradient steps")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the picture")
-    arguments = parser.parse_args()
-    console = Console()
-    result = learn(arguments.iterations, console)
+    options, console = arguments(__doc__, iterations=(250, "gradient steps")), Console()
+    result = learn(options.iterations, console)
     error = ((result["masses"][-1] - TRUE_MASSES) / TRUE_MASSES).abs().max().item()
-    picture = arguments.out / "learn_arm_masses.png"
+    picture = options.out / "learn_arm_masses.png"
     draw(result, picture)
     console.print(
-        f"{arguments.iterations} gradients through {BATCH} arms x {STEPS} steps in {result['seconds']:.2f} s; "
+        f"{options.iterations} gradients through {BATCH} arms x {STEPS} steps in {result['seconds']:.2f} s; "
         f"largest error of a mass {100 * error:.2f} %"
     )
-    console.print(f"picture: {picture}")
+    written(console, picture)
 
 
 if __name__ == "__main__":

@@ -12,21 +12,17 @@ masses of the three between them with which it flies highest. Huygens knew the a
 
 from __future__ import annotations
 
-import argparse
 import math
 from collections.abc import Callable
 from pathlib import Path
 
-import matplotlib
 import torch
+from helper import arguments, film, plt, save, written
+from matplotlib.patches import Circle
 from rich.console import Console
 from torch import Tensor
 
 import backdrive as bd
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
-from matplotlib.patches import Circle
 
 BALLS, RADIUS, STRING, GAP = 5, 0.05, 0.6, 1e-3  # m
 START, WEIGHT = -0.7, 9.81  # rad, N/kg
@@ -147,19 +143,16 @@ def draw(result: dict, picture: Path) -> None:
         tuned.plot(result["masses"][:, i], color=colors[i], lw=2)
         tuned.axhline(HUYGENS[i], color=colors[i], ls=":", lw=1)
     tuned.set(xlabel="gradient step", ylabel="mass (kg)", title="masses (dotted: Huygens)")
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    save(figure, picture)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--iterations", type=int, default=100, help="gradient steps")
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the picture")
-    arguments = parser.parse_args()
-    console = Console()
-    picture = arguments.out / "newtons_cradle.png"
-    draw(run(arguments.iterations, console), picture)
-    console.print(f"picture: {picture}")
+    options, console = arguments(__doc__, iterations=(100, "gradient steps")), Console()
+    picture, motion = options.out / "newtons_cradle.png", options.out / "newtons_cradle.mp4"
+    result = run(options.iterations, console)
+    draw(result, picture)
+    film(result["cradle"], motion)
+    written(console, picture, motion)
 
 
 if __name__ == "__main__":

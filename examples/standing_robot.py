@@ -9,17 +9,13 @@ gradients of every single step of that motion with finite differences.
 
 from __future__ import annotations
 
-import argparse
 from pathlib import Path
 
-import matplotlib
 import torch
+from helper import arguments, plt, save, written
 from rich.console import Console
 
 import backdrive as bd
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt
 
 DT, STEPS = 0.002, 500
 THIGH, SHANK, FOOT = 0.22, 0.22, 0.025  # m
@@ -108,18 +104,14 @@ def draw(result: dict, picture: Path) -> None:
     check.axhline(result["report"].tolerance, color="0.6", ls=":")
     check.set(xlabel="time (s)", ylabel="relative error", title="gradient of each step against differences")
     check.legend(fontsize=8)
-    picture.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(picture, dpi=110)
+    save(figure, picture)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--out", type=Path, default=Path("results"), help="folder for the picture")
-    arguments = parser.parse_args()
-    console = Console()
-    picture = arguments.out / "standing_robot.png"
+    options, console = arguments(__doc__), Console()
+    picture = options.out / "standing_robot.png"
     draw(stand(console), picture)
-    console.print(f"picture: {picture}")
+    written(console, picture)
 
 
 if __name__ == "__main__":

@@ -1,5 +1,8 @@
 """backdrive: differentiable physics for PyTorch. Give it a loss on a motion, and it drives the gradient back."""
 
+import importlib
+from typing import Any
+
 from .contacts import Contacts
 from .gradcheck import GradcheckReport, gradcheck
 from .model import (
@@ -42,3 +45,15 @@ __all__ = [
     "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider", "Sphere",
     "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load", "smoothed",
 ]  # fmt: skip
+
+_ON_DEMAND = ("experiments", "identify", "view")  # imported when they are first used
+
+
+def __getattr__(name: str) -> Any:
+    if name in _ON_DEMAND:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ON_DEMAND})

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from .model import checks
+from .model import Model, checks
 from .physics.contact import FORCE
 
 if TYPE_CHECKING:
@@ -20,18 +20,25 @@ class Contacts:
 
     pairs: [nslot] pairs of names of shapes; a pair that can touch at several points has several places (slots).
     force: [T, B, nslot, dim], N, on the first shape of its pair, the mean over the step, in world axes; zero where
-    there is no contact. point: [T, B, nslot, dim], m, where it acts. Unbatched rollouts have no B.
+    there is no contact. point: [T, B, nslot, dim], m, where it acts. Unbatched rollouts have no B. Of one big world
+    (`Simulator.sparse`) only those pairs and places are there that touch in some step, in some environment.
     """
 
-    def __init__(self, simulator: Simulator, numbers: Tensor) -> None:
+    def __init__(self, model: Model, dt: float, shapes: np.ndarray, numbers: Tensor, single: Tensor) -> None:
+        """shapes: of every slot, [nslot, 2]; numbers: FORCE of every slot; single: forces of other constraints."""
+        self._model, self._dt, self._shapes, self._single = model, dt, shapes, single
+        force, point = numbers.split(3, -1)
+        self.force, self.point = force[..., : model.dim], point[..., : model.dim]
+        self.pairs = [(model.shape_names[a], model.shape_names[b]) for a, b in shapes.tolist()]
+
+    @classmethod
+    def of_all_pairs(cls, simulator: Simulator, numbers: Tensor) -> Contacts:
+        """From what `contact.add_forces` wrote."""
         model, tables = simulator.model, simulator._program.tables
         assert tables is not None
-        self._model, self._dt = model, simulator.dt
-        forces, self._single = numbers.split([tables.nslot * FORCE, tables.nsingle], -1)
-        force, point = forces.unflatten(-1, (tables.nslot, FORCE)).split(3, -1)
-        self.force, self.point = force[..., : model.dim], point[..., : model.dim]
-        self._shapes = model.pairs[tables.pair_of_slot]
-        self.pairs = [(model.shape_names[a], model.shape_names[b]) for a, b in self._shapes.tolist()]
+        forces, single = numbers.split([tables.nslot * FORCE, tables.nsingle], -1)
+        shapes = model.pairs[tables.pair_of_slot]
+        return cls(model, simulator.dt, shapes, forces.unflatten(-1, (tables.nslot, FORCE)), single)
 
     @property
     def impulse(self) -> Tensor:

@@ -15,6 +15,10 @@ from .simulator import Simulator
 from .trajectory import Trajectory
 
 Inputs = dict[str, Tensor]
+Function = Callable[[Inputs], tuple[Tensor, Tensor, Tensor]]
+"""A value, or one for each row of the inputs; the modes (which contacts and limits act); how large the terms add up."""
+
+ROUNDING = 1e-9  # a change of a value that is smaller, relative to its terms, is not known to six digits
 
 
 @dataclass(frozen=True)
@@ -107,9 +111,10 @@ def gradcheck(
 
     weights = [torch.randn(y.shape, generator=generator, dtype=torch.float64) for y in (path.q, path.v)]
 
-    def loss_of(x: Inputs) -> tuple[Tensor, Tensor]:
+    def loss_of(x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         path = path_of(x)
-        return (path.q * weights[0]).sum() + (path.v * weights[1]).sum(), path.status.modes.flatten()
+        terms = torch.cat([(y * w).flatten() for y, w in zip((path.q, path.v), weights, strict=True)])
+        return terms.sum(), path.status.modes.flatten(), terms.detach().abs().sum()
 
     rows = [
         Row(name, float(adjoint), float(difference), float(error), bool(switched.any()))
@@ -141,10 +146,11 @@ def _check_steps(
             values[key] = x.repeat(times, *[1] * (x.ndim - 1)) if batched else x
     weights = [torch.randn(flat[k].shape, generator=generator, dtype=torch.float64) for k in ("q", "v")]
 
-    def step_of(x: Inputs) -> tuple[Tensor, Tensor]:
+    def step_of(x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
         controls, wrenches = (x[k].unsqueeze(0) if k in x else None for k in ("controls", "wrenches"))
         one = simulator.rollout(State(x["q"], x["v"]), controls, steps=1, wrenches=wrenches, parameters=values)
-        return (one.q[1] * weights[0]).sum(-1) + (one.v[1] * weights[1]).sum(-1), one.status.modes[0]
+        terms = torch.cat([one.q[1] * weights[0], one.v[1] * weights[1]], -1)
+        return terms.sum(-1), one.status.modes[0], terms.detach().abs().sum(-1)
 
     compared = _compare(step_of, flat, [k for k in ("q", "v", "controls") if k in flat], generator)
     errors = {name: error.view(times, batch).amax(1) for name, (_, _, error, _) in compared.items()}
@@ -153,15 +159,15 @@ def _check_steps(
 
 
 def _compare(
-    function: Callable[[Inputs], tuple[Tensor, Tensor]], inputs: Inputs, names: list[str], generator: torch.Generator
+    function: Function, inputs: Inputs, names: list[str], generator: torch.Generator
 ) -> dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]:
     """For each named input: derivative along a random direction by adjoint and by differences, error, mode switches.
 
-    `function` returns a value, or one for each row of the inputs, and the modes (which contacts and limits act).
+    Derivatives that nearly vanish are lost in the rounding of differences: errors are not relative to less than that.
     """
     leaves = {name: inputs[name].clone().requires_grad_() for name in names}
     with torch.enable_grad():
-        value, modes = function({**inputs, **leaves})
+        value, modes, terms = function({**inputs, **leaves})
         gradients = torch.autograd.grad(value.sum(), list(leaves.values()))
     value = value.detach()
     rows = value.shape
@@ -172,9 +178,11 @@ def _compare(
         direction = torch.randn(x.shape, generator=generator, dtype=torch.float64) * scale
         adjoint = _by_rows(gradient * direction, rows).sum(-1)
         with torch.no_grad(), unchecked_parameters():
-            difference, switched = _difference(partial(_perturbed, function, inputs, name, direction), modes)
+            moved = partial(_perturbed, function, inputs, name, direction)
+            difference, switched, step = _difference(moved, modes)
         size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * _by_rows(gradient, rows).norm(dim=-1)])
-        error = (adjoint - difference).abs() / size.amax(0).clamp_min(1e-300)
+        least = (terms * ROUNDING / step).clamp_min(1e-300)
+        error = (adjoint - difference).abs() / size.amax(0).maximum(least)
         results[name] = (adjoint, difference, error, switched)
     return results
 
@@ -185,8 +193,8 @@ def _by_rows(x: Tensor, rows: torch.Size) -> Tensor:
 
 
 def _perturbed(
-    function: Callable[[Inputs], tuple[Tensor, Tensor]], inputs: Inputs, name: str, direction: Tensor, e: float
-) -> tuple[Tensor, Tensor]:
+    function: Function, inputs: Inputs, name: str, direction: Tensor, e: float
+) -> tuple[Tensor, Tensor, Tensor]:
     return function({**inputs, name: inputs[name] + e * direction})
 
 
@@ -196,23 +204,27 @@ def _scale(x: Tensor) -> float:
     return min(1.0, largest) if largest > 0.0 else 1.0
 
 
-def _difference(function: Callable[[float], tuple[Tensor, Tensor]], modes: Tensor) -> tuple[Tensor, Tensor]:
-    """The derivative at 0 by central differences, extrapolated (error of fourth order); and where modes change.
+def _difference(
+    function: Callable[[float], tuple[Tensor, Tensor, Tensor]], modes: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The derivative at 0 by central differences, extrapolated (error of fourth order); where modes change; and by
+    which step.
 
     Contacts at rest are close to changing their modes: where they do, smaller differences are tried.
     """
-    result, switched = torch.zeros(()), torch.ones_like(modes, dtype=torch.bool)
+    result, used = torch.zeros(()), torch.ones((), dtype=torch.float64)
+    switched = torch.ones_like(modes, dtype=torch.bool)
     for step in (1e-4, 1e-5, 1e-6):
         estimates, crossed = [], torch.zeros_like(switched)
         for e in (2 * step, step):
-            (plus, plus_modes), (minus, minus_modes) = function(e), function(-e)
+            (plus, plus_modes, _), (minus, minus_modes, _) = function(e), function(-e)
             estimates.append((plus - minus) / (2 * e))
             crossed |= (plus_modes != modes) | (minus_modes != modes)
         estimate = (4.0 * estimates[1] - estimates[0]) / 3.0
         # Of a sum over all steps, one estimate: better as long as any of them switches.
         worse = switched if estimate.shape == switched.shape else switched.any()
-        result = torch.where(worse, estimate, result)
+        result, used = torch.where(worse, estimate, result), torch.where(worse, step, used)
         switched = switched & crossed
         if not bool(switched.any()):
             break
-    return result, switched
+    return result, switched, used

@@ -31,7 +31,6 @@ from . import evaluation
 from .batching import vmap_evaluate, vmap_pull_back
 from .evaluation import output_shapes
 from .program import Program
-from .sparse.rollout import last_record
 
 ONE_STEP = (1, 1, 0, 0)  # settings of a rollout: one step, and only its end
 
@@ -73,11 +72,25 @@ class _QuickEvaluate(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        _prepare_adjoint(*inputs)
         outputs = tuple(evaluation.evaluate(*inputs))
         _Evaluate.setup_context(ctx, inputs, outputs)
         return outputs
 
     backward = _Evaluate.backward
+
+
+def _prepare_adjoint(
+    form: str, q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None, constants: Tensor | None, program: int,
+    parameters: str, settings: Sequence[int],
+) -> None:  # fmt: skip
+    """Have the kernel of a rollout's adjoint built while its own is."""
+    if form == "rollout":
+        kernel = "checkpoint_adjoint" if settings[1] > 1 else "rollout_adjoint"
+        learned, batched = False, False
+        if constants is not None:
+            learned, batched = constants.requires_grad, constants.ndim == 2
+        Program.of(program).prepare(kernel, wrenches is not None, learned, batched, parameters)
 
 
 class _QuickStep(torch.autograd.Function):
@@ -146,7 +159,8 @@ def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
     if ctx.form == "rollout" and ctx.settings[3]:
         q, v = output[3], output[4]
     ctx.owner = Program.of(ctx.program)  # the graph may live longer than its Simulator
-    if ctx.form == "rollout" and ctx.owner.sparse is not None and (record := last_record()) is not None:
+    sparse = ctx.owner.sparse
+    if ctx.form == "rollout" and sparse is not None and (record := sparse.last_record()) is not None:
         ctx.record, ctx.settings = record, [*ctx.settings[:3], ctx.settings[3] and record.number]
     ctx.save_for_backward(q, v, x, wrenches, constants)
 

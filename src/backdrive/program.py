@@ -6,6 +6,7 @@ import functools
 import itertools
 import os
 import weakref
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +15,13 @@ import torch
 from torch import Tensor
 
 from .compiler import Executable, Number, Rows, Table, run
+from .compiler.ahead import ahead
 from .compiler.launch import float_bits, scratch_memory
 from .compiler.target import host
 from .model import layout
 from .physics.contact import FORCE
 from .physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
-from .physics.rollout import STATUS
+from .physics.rollout import STATUS, status_size
 from .physics.step import Scheme
 from .physics.tables import constraint_tables
 from .physics.world import topology_table
@@ -77,7 +79,8 @@ class Program:
             self._floats = self.tables.floats.astype(np.float64 if self.bits == 64 else np.float32)
             self._values |= {
                 "constraint_ints": self.tables.ints.ctypes.data, "constraint_floats": self._floats.ctypes.data,
-                "npair": model.npair, "nslot": self.tables.nslot, "nsingle": self.tables.nsingle,
+                "nshape": model.nshape, "npair": model.npair,
+                "nslot": self.tables.nslot, "nsingle": self.tables.nsingle,
             }  # fmt: skip
             self._require_memory()
         gravity = layout.gravity_start(model.nlink, model.nq, model.nu)
@@ -85,6 +88,7 @@ class Program:
         limits = limits.reshape(model.nu, layout.MOTOR)[:, layout.CTRL_LOW : layout.FORCE_HIGH + 1]
         self.limited = bool(np.isfinite(limits).any())  # some motor is
         self._executables: dict[tuple, Executable] = {}
+        self._coming: dict[tuple, Future[Executable]] = {}  # being built
         self._masks: dict[str, np.ndarray] = {}
         self.number = next(_numbers)
         _programs[self.number] = self
@@ -123,17 +127,27 @@ class Program:
         key = (form, wrenches, constants_bar, batched, parameters)
         executable = self._executables.get(key)
         if executable is None:
-            scheme, constraining = None, None
-            if FORMS[form].integrates:
-                scheme, constraining = self.scheme, self._constraining(parameters)
-            variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched)
-            if self._specializes(parameters):
-                tables = self.tables if constraining else None
-                kernel = make_kernel(variant, self.model, self.mask(parameters), tables)
-            else:
-                kernel = rolled_kernel(variant)
-            executable = self._executables[key] = kernel.build(self.bits)
+            coming = self._coming.pop(key, None)
+            executable = self._executables[key] = self._build(*key) if coming is None else coming.result()
         return executable
+
+    def prepare(self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str) -> None:
+        """Begin to build a kernel that will be wanted soon."""
+        key = (form, wrenches, constants_bar, batched, parameters)
+        if key not in self._executables and key not in self._coming and self.sparse is None:
+            self._coming[key] = ahead(functools.partial(self._build, *key))
+
+    def _build(self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str) -> Executable:
+        scheme, constraining = None, None
+        if FORMS[form].integrates:
+            scheme, constraining = self.scheme, self._constraining(parameters)
+        variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched)
+        if self._specializes(parameters):
+            tables = self.tables if constraining else None
+            kernel = make_kernel(variant, self.model, self.mask(parameters), tables)
+        else:
+            kernel = rolled_kernel(variant)
+        return kernel.build(self.bits)
 
     @property
     def tolerance(self) -> float:
@@ -144,7 +158,7 @@ class Program:
     def forces_size(self) -> int:
         """Numbers of a step's forces: of all places for contacts, and of all other rows."""
         if self.sparse is not None:
-            raise NotImplementedError("contact forces of one big world: Simulator(sparse=False) has them")
+            raise NotImplementedError("contact forces of one big world are those of path.contacts")
         if self.tables is None:
             raise ValueError("nothing constrains this model: it has no contacts, limits or loops, and so no forces")
         return self.tables.nslot * FORCE + self.tables.nsingle
@@ -152,7 +166,7 @@ class Program:
     @property
     def status_size(self) -> int:
         """Numbers of a step's status."""
-        return STATUS[self.tables is not None or self.sparse is not None]
+        return STATUS[-1] if self.sparse is not None else status_size(self.scheme, self.tables is not None)
 
     def _constraining(self, parameters: str) -> Constraining | None:
         if self.tables is None:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from . import evaluation, operators
+from .contacts import Contacts
 from .model import Model, State, layout
 from .physics.contact import Stepping
 from .physics.gauss_seidel import ProjectedGaussSeidel
@@ -23,6 +24,7 @@ from .program import Program, has_restitution
 from .tangent import Tangent, step_jacobians
 from .trajectory import Trajectory
 
+IMPACT_LINKS = 64  # up to so many, impacts="auto" makes bounces exact
 SPARSE_BODIES = 24  # from so many on, sparse="auto" takes the sparse form
 SPARSE_SOLVER = ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)  # its default
 
@@ -62,6 +64,7 @@ class Simulator(nn.Module):
     integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
     impacts: True: steps are split at their impacts, so that bounces and their gradients are exact. False: plain time
         stepping, somewhat faster; what bounces is then found out from speeds, and gradients through bounces are wrong.
+        "auto": True where a shape of the model has restitution, in float64 and up to 64 links.
     pyramid: sides of the friction pyramid in 3D, even, at least 4.
     bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
@@ -73,13 +76,15 @@ class Simulator(nn.Module):
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
         cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not.
         Its steps are plain (impacts=False). "auto": True from 24 bodies on, where all are free and, with impacts, none
-        bounces. The attributes `sparse` and `impacts` say how it is.
+        bounces.
+
+    The attributes `impacts` and `sparse` say what "auto" has chosen.
     """
 
     def __init__(
         self, model: Model, dt: float, *, solver: Solver | None = None, integrator: Integrator | None = None,
-        impacts: bool = False, pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
-        threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
+        impacts: bool | str = "auto", pyramid: int = 4, bounce_threshold: float = 0.05,
+        dtype: torch.dtype = torch.float64, threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
         sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
@@ -95,16 +100,16 @@ class Simulator(nn.Module):
             raise TypeError(f"integrator must be SemiImplicitEuler() or Midpoint(), got {integrator!r}")
         if solver is not None and not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
             raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
-        if not isinstance(impacts, bool):
-            raise TypeError(f"impacts must be True or False, got {impacts!r}")
-        if impacts and dtype != torch.float64:
+        if impacts not in (True, False, "auto"):
+            raise ValueError(f"impacts must be True, False or 'auto', got {impacts!r}")
+        if impacts is True and dtype != torch.float64:
             raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {dtype}")
         if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
         number = isinstance(bounce_threshold, (int, float)) and not isinstance(bounce_threshold, bool)
         if not number or not bounce_threshold >= 0:  # nor NaN
             raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {bounce_threshold!r}")
-        self.impacts, self.pyramid, self.bounce_threshold = impacts, pyramid, bounce_threshold
+        self.pyramid, self.bounce_threshold = pyramid, bounce_threshold
         if threads is not None:
             _require_count("threads", threads)
         if specialize not in (True, False, "auto"):
@@ -114,14 +119,17 @@ class Simulator(nn.Module):
             raise ValueError(f"nonfinite must be 'raise' or 'mark', got {nonfinite!r}")
         if sparse not in (True, False, "auto"):
             raise ValueError(f"sparse must be True, False or 'auto', got {sparse!r}")
-        many = model.nlink >= SPARSE_BODIES and not (impacts and has_restitution(model))
+        bounces = has_restitution(model)
+        if impacts == "auto":
+            impacts = bounces and dtype == torch.float64 and sparse is not True and model.nlink <= IMPACT_LINKS
+        many = model.nlink >= SPARSE_BODIES and not (impacts and bounces)
         wanted = many if sparse == "auto" else bool(sparse)
         reason = _not_sparse(model, solver) if wanted else None
         if sparse is True and reason is not None:
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
         self.sparse = wanted and reason is None
-        self.impacts = impacts and not self.sparse
+        self.impacts = bool(impacts) and not self.sparse
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
         self._make_program()
 
@@ -300,6 +308,20 @@ class Simulator(nn.Module):
             q, v = q.unsqueeze(1), v.unsqueeze(1)
         (out,) = operators.evaluate("forces", q, v, controls, wrenches, constants, self._program.number, names, [])
         return (out.squeeze(1) if unbatched else out).to(device)
+
+    def _contacts_of_big_world(
+        self, q: Tensor, v: Tensor, wrenches: Tensor | None, constants: Tensor | None, names: str
+    ) -> Contacts:
+        """As `_constraint_forces`, in the sparse form."""
+        from .sparse.forces import contact_forces  # most do without
+
+        unbatched, device = q.ndim == 2, q.device
+        q, v = q.cpu(), v.cpu()
+        if unbatched:
+            q, v = q.unsqueeze(1), v.unsqueeze(1)
+        shapes, numbers = contact_forces(self._program, q, v, wrenches, constants, names)
+        numbers = (numbers.squeeze(1) if unbatched else numbers).to(device)
+        return Contacts(self.model, self.dt, shapes, numbers, numbers.flatten(-2)[..., :0])
 
     def _planar_angle(self, q: Tensor, body: str) -> Tensor:
         """The angle of a body of a 2D model: the joint angles on the way to it, and those the model was built with."""

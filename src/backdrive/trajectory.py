@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .contacts import Contacts
-from .model import State
+from .model import Model, State
 
 if TYPE_CHECKING:
     from .simulator import Simulator
@@ -43,15 +43,16 @@ class Status:
 
     @classmethod
     def of(cls, numbers: Tensor, tolerance: float) -> Status:
-        """From the numbers that a kernel wrote, [..., 2], or with constraints [..., 10]."""
+        """From the numbers that a kernel wrote, [..., 2], with constraints [..., 6], with impacts [..., 10]."""
         finite, clipped = numbers[..., 0] > 0.5, numbers[..., 1].to(torch.int64)
         if numbers.shape[-1] == 2:
             zero, none = torch.zeros_like(numbers[..., 0]), torch.zeros_like(clipped)
             return cls(finite, clipped, finite, zero, none, zero, numbers[..., 1], none, none, none, none)
         residual, contacts, depth, modes, *counts = numbers[..., 2:].unbind(-1)
-        counts = [x.to(torch.int64) for x in (contacts, *counts)]
-        converged = finite & (residual <= tolerance)
-        return cls(finite, clipped, converged, residual, counts[0], depth, modes + numbers[..., 1], *counts[1:])
+        contacts, *counts = (x.to(torch.int64) for x in (contacts, *counts))
+        converged, modes = finite & (residual <= tolerance), modes + numbers[..., 1]
+        counts = counts or [torch.zeros_like(contacts)] * 4
+        return cls(finite, clipped, converged, residual, contacts, depth, modes, *counts)
 
     def __repr__(self) -> str:
         steps, touching, unsolved = self.finite.numel(), int((self.contacts > 0).sum()), int((~self.converged).sum())
@@ -82,7 +83,25 @@ class Trajectory:
         self.q, self.v, self.last = q, v, last
         self._every, self._count = every, steps
         self._poses: tuple[Tensor, ...] | None = None
-        self.status = Status.of(status, simulator._program.tolerance)
+        self._numbers = status  # as a kernel wrote it
+        self._status: Status | None = None
+
+    @property
+    def status(self) -> Status:
+        """How every step went."""
+        if self._status is None:
+            self._status = Status.of(self._numbers, self._simulator._program.tolerance)
+        return self._status
+
+    @property
+    def model(self) -> Model:
+        """What moved."""
+        return self._simulator.model
+
+    @property
+    def constants(self) -> Tensor:
+        """The model's constants with the parameters of this rollout in their places: [nconst] or [B, nconst]."""
+        return self.model.constants_tensor if self._constants is None else self._constants
 
     @property
     def steps(self) -> Tensor:
@@ -117,11 +136,12 @@ class Trajectory:
         """
         if self._every != 1:
             raise ValueError("contact forces need all states: this rollout kept only some (adjoint=Checkpoint(...))")
+        given = self._wrenches, self._constants, self._parameters
+        if self._contacts is None and self._simulator.sparse:
+            self._contacts = self._simulator._contacts_of_big_world(self.q[:-1], self.v[:-1], *given)
         if self._contacts is None:
-            numbers = self._simulator._constraint_forces(
-                self.q[:-1], self.v[:-1], self._controls, self._wrenches, self._constants, self._parameters
-            )
-            self._contacts = Contacts(self._simulator, numbers)
+            numbers = self._simulator._constraint_forces(self.q[:-1], self.v[:-1], self._controls, *given)
+            self._contacts = Contacts.of_all_pairs(self._simulator, numbers)
         return self._contacts
 
     def position(self, body: str) -> Tensor:

@@ -57,15 +57,17 @@ def gradients_of(loss: Tensor, leaves: Inputs) -> Inputs:
 def check_closed_form(
     sim: bd.Simulator, inputs: Inputs, reference: Reference, duration: float, error: float = 1e-9,
     outputs: tuple[Any, Any] = (slice(None), slice(None)), least: float = 0.5, without: tuple[str, ...] = (),
+    embed: Callable[[Inputs], Inputs] = dict,
 ) -> bd.Trajectory:  # fmt: skip
     """Values, and the gradients of a random function of them with respect to all inputs, are those of the closed form.
 
     error: allowed, relative to the largest number of its kind (at least 1). outputs: which numbers of q and which of v
-    count. least: so many samples must be of use. without: inputs that are not compared.
+    count. least: so many samples must be of use. without: inputs that are not compared. embed: makes the simulator's
+    inputs from those that are compared.
     """
     model, found = sim.model, []
     leaves = {name: x.detach().clone().requires_grad_() for name, x in inputs.items()}
-    path = run(sim, leaves, duration)
+    path = run(sim, embed(leaves), duration)
     right_q, right_v, use = reference(leaves, duration)
     assert use.double().mean() >= least, f"only {int(use.sum())} of {len(use)} samples are of use"
     assert path.status.converged[:, use].all() and not path.status.fallbacks[:, use].any()
@@ -393,6 +395,207 @@ def bounce_of_pendulum(x: Inputs, duration: float) -> tuple[Tensor, Tensor, Tens
     return angle + (duration - t) * after, after, t[:, 0] < duration
 
 
+# ---------------------------------------------------------------------------------------------- any two bodies
+
+
+def one_impact(
+    x: Inputs, duration: float, gap: Callable[[Tensor], Tensor], rows: Callable[[Tensor], Tensor], inverse_mass: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Coordinates change evenly, and the first two shapes hit each other once.
+
+    gap: of q [S, T, nq], [S, T]; rows: of q [S, nq], normal and tangent [S, 2, nv]; inverse_mass [S, nv]. Of no use are
+    samples with another hit, grazing ones, and those to which restitution and friction together would give energy.
+    """
+
+    def along(q: Tensor, v: Tensor, t: Tensor) -> Tensor:
+        return gap(q[:, None] + t[..., None] * v[:, None])
+
+    q, v = x["q"], x["v"]
+    with torch.no_grad():
+        times = torch.linspace(0.0, duration, 4001).repeat(len(q), 1)
+        below = along(q, v, times) < 0.0
+        use, t = below.any(1) & ~below[:, 0], times.gather(1, below.double().argmax(1, keepdim=True))
+    for _ in range(8):  # Newton's method: the last iteration has the derivative
+        at = t.detach().requires_grad_()
+        rate = torch.autograd.grad(along(q.detach(), v.detach(), at).sum(), at)[0]
+        t = t.detach() - along(q, v, t.detach()) / rate
+    q = q + t * v
+    J = rows(q)
+    W = (J * inverse_mass[:, None]) @ J.transpose(1, 2)
+    e, mu = mean(x["restitution"], 0, 1), mean(x["friction"], 0, 1)
+    P, _ = planar_impact((J @ v[..., None])[..., 0], torch.tensor([1.0, 0.0]).expand(len(q), 2), W, e, mu)
+    before, v = v, v + inverse_mass * (P[:, None] @ J)[:, 0]
+    with torch.no_grad():
+        later = torch.linspace(1e-4, 1.0, 2001) * (duration - t)
+        use = use & (rate[:, 0] < -0.05) & (along(q, v, later) > 0.0).all(1)
+        use = use & (((v**2 - before**2) / inverse_mass).sum(1) < 0.0)
+    return q + (duration - t) * v, v, use
+
+
+def turned(p: Tensor, angle: Tensor) -> Tensor:
+    """[..., 2] by an angle [...]"""
+    c, s = angle.cos(), angle.sin()
+    return torch.stack([c * p[..., 0] - s * p[..., 1], s * p[..., 0] + c * p[..., 1]], -1)
+
+
+def moment(r: Tensor, f: Tensor) -> Tensor:
+    """Of a force f [S, 2] at r [S, 2]: [S, 1]"""
+    return (r[:, 0] * f[:, 1] - r[:, 1] * f[:, 0])[:, None]
+
+
+def from_box(p: Tensor, sides: Tensor) -> tuple[Tensor, Tensor]:
+    """How far points [..., 2] are outside a box about the origin, and which way."""
+    beyond = (p.abs() - 0.5 * sides).clamp_min(0.0)
+    distance = beyond.square().sum(-1).clamp_min(1e-30).sqrt()
+    return distance, torch.sign(p) * beyond / distance[..., None]
+
+
+def normal_and_tangent(n: Tensor) -> tuple[Tensor, Tensor]:
+    return n, torch.stack([-n[:, 1], n[:, 0]], 1)
+
+
+def two_bodies(random: Random) -> Inputs:
+    """Materials of two bodies, but sizes."""
+    return {
+        "mass": random(0.5, 3.0, 2), "inertia": random(0.02, 0.1, 2), "restitution": random(0.05, 1.0, 2),
+        "friction": random(0.0, 0.8, 2),
+    }  # fmt: skip
+
+
+@functools.cache
+def disc_and_box() -> bd.Model:
+    scene = bd.Scene(2, gravity=STILL)
+    scene.add_body("disc", bd.Circle(0.1), mass=1.0, position=(-1.0, 0.0))
+    scene.add_body("box", bd.Box(0.5, 0.3), mass=1.0, position=(0.2, 0.0))
+    return scene.build()
+
+
+def disc_meets_box(seed: int, samples: int = 24) -> Inputs:
+    """Both turn; a side or a corner is hit."""
+    random = Random(seed, samples)
+    q = [random(-0.9, -0.7, 1), random(-0.3, 0.3, 1), random(-3, 3, 1), random(0.1, 0.3, 1), random(-0.1, 0.1, 1),
+         random(-3, 3, 1)]  # fmt: skip
+    v = [random(2, 3, 1), random(-0.3, 0.3, 1), random(-5, 5, 1), random(-1, 0, 1), random(-0.3, 0.3, 1),
+         random(-2, 2, 1)]  # fmt: skip
+    size = torch.cat([random(0.05, 0.15, 1), random(0.4, 0.6, 1), random(0.2, 0.4, 1)], 1)
+    return {"q": torch.cat(q, 1), "v": torch.cat(v, 1), "size": size} | two_bodies(random)
+
+
+def hit_of_box(x: Inputs, duration: float) -> tuple[Tensor, Tensor, Tensor]:
+    radius, sides = x["size"].split((1, 2), 1)
+
+    def gap(q: Tensor) -> Tensor:
+        return from_box(turned(q[..., :2] - q[..., 3:5], -q[..., 5]), sides[:, None])[0] - radius
+
+    def rows(q: Tensor) -> Tensor:
+        n = turned(from_box(turned(q[:, :2] - q[:, 3:5], -q[:, 5]), sides)[1], q[:, 5])
+        arm = -radius * n
+        other = q[:, :2] + arm - q[:, 3:5]
+        return torch.stack(
+            [torch.cat([d, moment(arm, d), -d, -moment(other, d)], 1) for d in normal_and_tangent(n)], 1
+        )  # fmt: skip
+
+    (m, m1), (inertia, inertia1) = x["mass"].unbind(1), x["inertia"].unbind(1)
+    return one_impact(x, duration, gap, rows, 1.0 / torch.stack([m, m, inertia, m1, m1, inertia1], 1))
+
+
+@functools.cache
+def rod_and_ball() -> bd.Model:
+    """A rod that turns about its end, at the origin."""
+    scene = bd.Scene(2, gravity=STILL)
+    scene.add_body("rod", bd.Box(1.0, 0.1), mass=1.0, position=(0.5, 0.0))
+    scene.add_joint("pin", bd.Hinge(), child="rod", anchor=(0.0, 0.0))
+    scene.add_body("ball", bd.Circle(0.1), mass=1.0, position=(0.6, 0.7))
+    return scene.build()
+
+
+def rod_meets_ball(seed: int, samples: int = 24) -> Inputs:
+    random = Random(seed, samples)
+    q = [random(-0.2, 0.2, 1), random(0.4, 0.7, 1), random(0.45, 0.6, 1), random(-3, 3, 1)]
+    v = [random(1.5, 3, 1), random(-0.3, 0.3, 1), random(-0.5, 0.5, 1), random(-5, 5, 1)]
+    size = torch.cat([random(0.95, 1.05, 1), random(0.06, 0.12, 1), random(0.05, 0.12, 1)], 1)
+    return {"q": torch.cat(q, 1), "v": torch.cat(v, 1), "size": size} | two_bodies(random)
+
+
+def hit_of_rod(x: Inputs, duration: float) -> tuple[Tensor, Tensor, Tensor]:
+    sides, radius = x["size"].split((2, 1), 1)
+    center = torch.tensor([0.5, 0.0])
+
+    def gap(q: Tensor) -> Tensor:
+        return from_box(turned(q[..., 1:3], -q[..., 0]) - center, sides[:, None])[0] - radius
+
+    def rows(q: Tensor) -> Tensor:
+        n = turned(from_box(turned(q[:, 1:3], -q[:, 0]) - center, sides)[1], q[:, 0])
+        arm = -radius * n
+        return torch.stack(
+            [torch.cat([-moment(q[:, 1:3] + arm, d), d, moment(arm, d)], 1) for d in normal_and_tangent(n)], 1
+        )  # fmt: skip
+
+    (m, m1), (inertia, inertia1) = x["mass"].unbind(1), x["inertia"].unbind(1)
+    return one_impact(x, duration, gap, rows, 1.0 / torch.stack([inertia + 0.25 * m, m1, m1, inertia1], 1))
+
+
+RAIL = (0.6, 0.8)
+
+
+@functools.cache
+def bead_and_disc() -> bd.Model:
+    """A bead on an oblique rail through the origin."""
+    scene = bd.Scene(2, gravity=STILL)
+    scene.add_body("bead", bd.Circle(0.1), mass=1.0, position=(0.0, 0.0))
+    scene.add_joint("rail", bd.Slider(axis=RAIL), child="bead")
+    scene.add_body("disc", bd.Circle(0.1), mass=1.0, position=(0.6, 0.9))
+    return scene.build()
+
+
+def bead_meets_disc(seed: int, samples: int = 24) -> Inputs:
+    random = Random(seed, samples)
+    q = [random(-0.2, 0.1, 1), random(0.5, 0.7, 1), random(0.7, 1.0, 1), random(-3, 3, 1)]
+    v = [random(2, 3, 1), random(-0.5, 0.5, 2), random(-5, 5, 1)]
+    return {"q": torch.cat(q, 1), "v": torch.cat(v, 1), "size": random(0.1, 0.2, 2)} | two_bodies(random)
+
+
+def hit_of_bead(x: Inputs, duration: float) -> tuple[Tensor, Tensor, Tensor]:
+    axis, radius = torch.tensor(RAIL), x["size"]
+
+    def gap(q: Tensor) -> Tensor:
+        return (q[..., 1:3] - q[..., :1] * axis).norm(dim=-1) - radius.sum(1, keepdim=True)
+
+    def rows(q: Tensor) -> Tensor:
+        n = torch.nn.functional.normalize(q[:, 1:3] - q[:, :1] * axis, dim=1)
+        arm = -radius[:, 1:] * n
+        return torch.stack([torch.cat([-(d @ axis)[:, None], d, moment(arm, d)], 1) for d in normal_and_tangent(n)], 1)
+
+    m, m1 = x["mass"].unbind(1)
+    return one_impact(x, duration, gap, rows, 1.0 / torch.stack([m, m1, m1, x["inertia"][:, 1]], 1))
+
+
+@functools.cache
+def pushed_bead() -> bd.Model:
+    """A bead that a motor pushes along x, towards a wall."""
+    scene = bd.Scene(2, gravity=STILL)
+    scene.add_body("bead", bd.Circle(0.1), mass=1.0, position=(0.0, 0.0))
+    scene.add_joint("rail", bd.Slider(axis=(1.0, 0.0)), child="bead")
+    scene.add_motor("motor", joint="rail", gear=1.0)
+    scene.add_static(bd.HalfSpace((-1.0, 0.0), -1.0))
+    return scene.build()
+
+
+def pushed_to_wall(x: Inputs, controls: Tensor, dt: float) -> tuple[Tensor, Tensor]:
+    """Under forces [T, S, 1] that are constant in every step: place and speed at the end."""
+    place, speed = x["q"][:, 0], x["v"][:, 0]
+    wall, e = -x["size"].sum(1), mean(x["restitution"], 0, 1)
+    for force in controls:
+        a, left = force[:, 0] / x["mass"][:, 0], torch.full_like(place, dt)
+        for _ in range(2):
+            hits = place + left * speed + 0.5 * left**2 * a > wall
+            root = torch.where(hits, speed**2 + 2.0 * a * (wall - place), 1.0).sqrt()
+            t = torch.where(hits, 2.0 * (wall - place) / torch.where(hits, speed + root, 1.0), left)
+            place, speed, left = place + t * speed + 0.5 * t**2 * a, speed + t * a, left - t
+            speed = torch.where(hits, -e * speed, speed)
+    return place, speed
+
+
 # ---------------------------------------------------------------------------------------------- space
 
 
@@ -431,3 +634,51 @@ def meeting_in_space(x: Inputs, duration: float) -> tuple[Tensor, Tensor, Tensor
     left = duration - t
     q = torch.cat([p + t * v + left * after, turn, p1 + t * v1 + left * after1, turn1], 1)
     return q, torch.cat([after, spin, after1, spin1], 1), use
+
+
+@functools.cache
+def over_ground(shape: str) -> bd.Model:
+    scene = bd.Scene(3, gravity=(0.0, 0.0, 0.0))
+    body = bd.Sphere(0.2) if shape == "sphere" else bd.Capsule(0.1, 0.5)
+    scene.add_body("body", body, mass=1.0, position=(0.0, 0.0, 1.0))
+    scene.add_static(bd.HalfSpace((0.0, 0.0, 1.0)))
+    return scene.build()
+
+
+def in_a_plane(seed: int, shape: str, samples: int = 16) -> Inputs:
+    """A capsule (or a sphere, whose length is then zero) that moves in x and z and turns about y; q: x, z, angle."""
+    random = Random(seed, samples)
+    q = torch.cat([random(-1, 1, 1), random(0.9, 1.2, 1), random(-3, 3, 1)], 1)
+    v = torch.cat([random(-1, 1, 1), random(-3, -2, 1), random(-5, 5, 1)], 1)
+    size = [random(0.08, 0.12, 1), random(0.4, 0.6, 1 if shape == "capsule" else 0), random(-0.1, 0.1, 1)]
+    x = {"restitution": random(0.05, 1.0, 2), "friction": random(0.0, 0.6, 2), "size": torch.cat(size, 1)}
+    return {"q": q, "v": v, "mass": random(0.5, 3.0, 1), "inertia": random(0.02, 0.05)} | x
+
+
+def into_space(x: Inputs) -> Inputs:
+    """What a simulator takes: y is along the floor, and the body's z is its axis."""
+    (px, pz, angle), (vx, vz, spin), inertia = x["q"].unbind(1), x["v"].unbind(1), x["inertia"]
+    o = torch.zeros_like(px)
+    q = torch.stack([px, o, pz, torch.cos(0.5 * angle), o, torch.sin(0.5 * angle), o], 1)
+    v = torch.stack([vx, o, vz, o, spin, o], 1)
+    return {**x, "q": q, "v": v, "inertia": torch.stack([inertia, inertia, inertia, o, o, o], 1)[:, None]}
+
+
+def end_of_capsule(x: Inputs, duration: float) -> tuple[Tensor, Tensor, Tensor]:
+    """Its lower end hits the floor."""
+    radius, floor = x["size"][:, :1], x["size"][:, -1:]
+    half = 0.5 * x["size"][:, 1:2] if x["size"].shape[1] == 3 else torch.zeros_like(radius)
+
+    def gap(q: Tensor) -> Tensor:
+        return q[..., 1] - half * q[..., 2].cos().abs() - radius - floor
+
+    def rows(q: Tensor) -> Tensor:
+        side = -half[:, 0] * torch.sign(q[:, 2].cos()).detach()
+        ahead, up = side * q[:, 2].sin(), side * q[:, 2].cos() - radius[:, 0]
+        o, one = torch.zeros_like(up), torch.ones_like(up)
+        return torch.stack([torch.stack([o, one, -ahead], 1), torch.stack([one, o, up], 1)], 1)
+
+    m = x["mass"][:, 0]
+    q, v, use = one_impact(x, duration, gap, rows, 1.0 / torch.stack([m, m, x["inertia"]], 1))
+    whole = into_space({**x, "q": q, "v": v})
+    return whole["q"], whole["v"], use

@@ -23,7 +23,7 @@ def block_on_the_ground():
         ({"pyramid": 2}, "pyramid must be an even number"),
         ({"bounce_threshold": -1.0}, "bounce_threshold must be a speed"),
         ({"bounce_threshold": math.nan}, "bounce_threshold must be a speed"),
-        ({"impacts": "some"}, "impacts must be True or False"),
+        ({"impacts": "some"}, "impacts must be True, False or 'auto', got 'some'"),
         ({"impacts": True, "dtype": torch.float32}, "impacts=True needs dtype=torch.float64"),
     ],
 )

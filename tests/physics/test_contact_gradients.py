@@ -195,7 +195,7 @@ def test_loops_and_constraints(dim, scheme):
 def test_chains_that_fall_on_the_ground(dim, scheme, coordinates):
     """50 steps; in maximal coordinates all joints are constraints, whose anchors are no parameters."""
     model = chain(dim, 3, coordinates, ground=-0.25)
-    tally = check_gradients(simulator(model, scheme), robot_inputs(model, 50, 2, speed=0.5), 50, step=LONG)
+    tally = check_gradients(simulator(model, scheme), robot_inputs(model, 50, 3, speed=0.5), 50, step=LONG)
     tally.require("q", "v", "mass", "com", "inertia", "gravity", *OF_SHAPES)
 
 

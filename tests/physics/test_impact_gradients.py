@@ -147,3 +147,40 @@ def test_impact_of_a_damped_body_that_is_too_deep():
     mine = torch.autograd.functional.jacobian(lambda x: step(x).sum(0), x)[:, 0]
     e = 1e-6 * torch.eye(6).double()
     assert (mine - (step(x + e) - step(x - e)).T / 2e-6).abs().max() < 1e-6
+
+
+@BOTH
+@pytest.mark.parametrize("steps_before", [0, 2])
+def test_gradcheck_of_an_impact_on_the_boundary_of_a_step(integrator, steps_before):
+    """States there have no derivative, and the check says so; all others agree."""
+    scene = floor(bd.Scene(2, gravity=(0.0, 0.0)), 0.5, 0.1)
+    scene.add_body("disc", bd.Circle(0.25), mass=1.0, position=(0.0, 0.25 + steps_before / 32), velocity=(0.5, -2.0),
+                   restitution=0.5, friction=0.1)  # fmt: skip
+    model = scene.build()
+    report = bd.gradcheck(simulator(model, 1 / 64, integrator), model.initial_state(), steps=6)
+    assert report.ok, report
+    assert {steps_before} <= set(report.switched) <= {steps_before - 1, steps_before}
+
+
+@BOTH
+@pytest.mark.parametrize("dt", [1 / 30, 1 / 240])
+def test_a_limit_stops_a_slider(integrator, dt):
+    """Limits are not split at, but the stop has the right effect: b slides on a, and takes it along at the limit."""
+    scene = bd.Scene(2, gravity=(0.0, 0.0))
+    for name in "ab":
+        scene.add_body(name, bd.Circle(0.1), mass=1.0, position=(float(name == "b"), 0.0))
+    scene.add_joint("rail", bd.Slider(axis=(1.0, 0.0)), child="a")
+    scene.add_joint("slide", bd.Slider(axis=(1.0, 0.0), limits=(-0.5, 0.5)), parent="a", child="b")
+    scene.exclude("a", "b")
+    scene.add_static(bd.HalfSpace((1.0, 0.0), -9.0), restitution=0.5)
+    model, random = scene.build(), Random(0, 8)
+    leaves = {"q": torch.cat([random(-1, 1, 1), random(-0.2, 0.2, 1)], 1), "mass": random(0.5, 2.0, 2)}
+    leaves["v"] = torch.cat([random(-1, 1, 1), random(1, 2, 1)], 1)
+    q, mass, v = (x.requires_grad_() for x in leaves.values())
+    last = run(simulator(model, dt, integrator), leaves, 1.0).last
+    t, after = (0.5 - q[:, 1]) / v[:, 1], v[:, 0] + mass[:, 1] / mass.sum(1) * v[:, 1]
+    place = q[:, 0] + t * v[:, 0] + (1.0 - t) * after
+    assert (last.q[:, 0] - place).abs().max() < 1e-7 and (last.q[:, 1] - 0.5).abs().max() < 1e-7
+    mine, right = (torch.autograd.grad((x.sin() + 0.3 * y).sum(), (q, v, mass)) for x, y in
+                   ((last.q[:, 0], last.v[:, 0]), (place, after)))  # fmt: skip
+    assert all((x - y).abs().max() < 1e-5 for x, y in zip(mine, right))

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backdrive.physics import sparse_kernels
-from backdrive.physics.sparse_packs import OPEN, SET, SLOTS
+from backdrive.physics.sparse_packs import GROUP, OPEN, SET, SLOTS
 from backdrive.sparse.stages import Stage
 
 NO_TOUCH, NO_SHAPE, NO_OLD = 9999, 8888, 7777
@@ -21,12 +21,19 @@ def arrange(lanes, body_a, body_b, counts, old_key=(), bodies=40):
         "body_a": body_a, "body_b": body_b, "shape_a": body_a + 1000, "shape_b": body_b + 2000,
         "old_key": np.array(old_key, np.int64), "old_place": 10 * np.arange(len(old_key)),
         "ends": integers(contacts * 2 * lanes), "starts": integers(contacts + 1), "place": integers(contacts),
-        "sizes": integers(2), **{name: integers(contacts * lanes) for name in sparse_kernels.ARRANGED},
+        "group_packs": integers(contacts + 1), "group_rows": integers(contacts + 1), "row_of": integers(bodies),
+        "sizes": integers(4), **{name: integers(contacts * lanes) for name in sparse_kernels.ARRANGED},
         "contacts": contacts, "old": len(old_key), "bodies": bodies, "lanes": lanes, "open": OPEN,
         "no_touch": NO_TOUCH, "no_shape": NO_SHAPE, "no_old": NO_OLD,
     }  # fmt: skip
     Stage(sparse_kernels.arranging, bits=64, lanes=1)(1, **values)
     return values
+
+
+def group_rows_of(out):
+    """Of every pack, the row of what does not move in its group."""
+    groups = out["sizes"][2]
+    return np.repeat(out["group_rows"][:groups], np.diff(out["group_packs"][: groups + 1]))
 
 
 @st.composite
@@ -45,26 +52,58 @@ def worlds(draw):
 def test_every_contact_has_its_place(lanes, world):
     body_a, body_b, counts = world
     out = arrange(lanes, body_a, body_b, counts)
-    packs, registers = out["sizes"].tolist()
+    packs, registers, *_ = out["sizes"].tolist()
     place, starts, ends = out["place"], out["starts"][: packs + 1], out["ends"][: packs * 2 * lanes]
     assert len(set(place.tolist())) == len(place)
     assert starts[0] == 0 and starts[-1] == registers and (np.diff(starts) >= 1).all()
     ends = ends.reshape(packs, 2, lanes)
     pack, lane = np.searchsorted(starts, place // lanes, side="right") - 1, place % lanes
-    assert (ends[pack, 0, lane] == body_a[out["pair"]]).all()
-    assert (ends[pack, 1, lane] == body_b[out["pair"]]).all()
+    rows, still = out["row_of"], group_rows_of(out)[pack]
+    for k, body in enumerate((body_a, body_b)):
+        moving = body[out["pair"]]
+        assert (ends[pack, k, lane] == np.where(moving > 0, rows[moving], still)).all()
     for pair in range(len(body_a)):  # one lane of one pack, one register after the other from its first one on
         mine = place[out["pair"] == pair]
         assert (np.diff(mine) == lanes).all()
         assert mine[0] // lanes in starts
-    for one in ends:
-        moving = one[one > 0]
+    for one, still in zip(ends, group_rows_of(out)):
+        moving = one[one != still]
         assert len(set(moving.tolist())) == len(moving)
     for name, source in (("touch_at", "slot"), ("body_a_at", None), ("shape_b_at", None)):
         values, nothing = out[name][: registers * lanes], {"touch_at": NO_TOUCH, "body_a_at": 0, "shape_b_at": NO_SHAPE}
         given_ = out[source] if source else out[name.removesuffix("_at")][out["pair"]]
         assert (values[place] == given_).all()
         assert (np.delete(values, place) == nothing[name]).all()
+
+
+@given(world=worlds())
+@settings(max_examples=50)
+def test_groups_are_whole_islands(world):
+    """Bodies that touch are in one group, and have rows of it; a group of several islands is small."""
+    body_a, body_b, counts = world
+    out = arrange(4, body_a, body_b, counts)
+    packs, _, groups, rows = out["sizes"].tolist()
+    group_packs, group_rows = out["group_packs"][: groups + 1], out["group_rows"][: groups + 1]
+    assert group_packs[0] == group_rows[0] == 0 and group_packs[-1] == packs and group_rows[-1] == rows
+    assert (np.diff(group_packs) > 0).all()
+    pack = np.searchsorted(out["starts"][: packs + 1], out["place"] // 4, side="right") - 1
+    first = np.unique(out["pair"], return_index=True)[1]
+    group = np.searchsorted(group_packs, pack[first], side="right") - 1
+    touched = np.unique(np.concatenate([body_a, body_b]))
+    touched = touched[touched > 0]
+    own = out["row_of"][touched]
+    assert sorted([*own.tolist(), *group_rows[:-1].tolist()]) == list(range(rows))  # each has a row of its own
+    assert (np.delete(out["row_of"], touched) == 0).all()
+    home = np.searchsorted(group_rows, out["row_of"], side="right") - 1
+    for body in (body_a, body_b):
+        assert (home[body] == group)[body > 0].all()
+    for g in range(groups):
+        members = [{a, b} - {0} for a, b in zip(body_a[group == g].tolist(), body_b[group == g].tolist())]
+        islands = []
+        for pair in members:
+            near = [island for island in islands if island & pair]
+            islands = [island for island in islands if not island & pair] + [set().union(pair, *near)]
+        assert len(islands) == 1 or len(members) <= GROUP
 
 
 @given(world=worlds())

@@ -50,7 +50,7 @@ def check(simulator, steps, fall, seed, names=PARAMETERS, skip=()):
         if name in skip:
             continue
         exact, errors = float((gradient[name] * direction).sum()), []
-        for size in (1e-5, 1e-6, 1e-7, 1e-8, 1e-9):
+        for size in (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-4):
             with torch.no_grad():
                 ends = [loss_of(simulator, values | {name: x + s * direction}, weights)[0] for s in (size, -size)]
             numeric = float(ends[0] - ends[1]) / (2 * size)
@@ -60,9 +60,11 @@ def check(simulator, steps, fall, seed, names=PARAMETERS, skip=()):
         assert min(errors) < TOLERANCE, f"{name}: {exact}, relative errors {errors}"
 
 
-@pytest.mark.parametrize("seed", [1, 2, 4])
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5])
 @pytest.mark.parametrize("dim", [2, 3])
 def test_gradients_of_piles(dim, seed):
+    if (dim, seed) == (3, 0):
+        pytest.skip("a cylinder lies flat: which of its two contacts is the first one changes at that very state")
     model = pile(12, seed=seed, dim=dim, step=seed == 1)
     names = [name for name in PARAMETERS if name != "restitution"]
     for sweeps in (3, 40):

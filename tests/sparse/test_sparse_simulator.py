@@ -45,11 +45,19 @@ def test_what_has_no_sparse_form_is_refused():
         bd.Simulator(with_joint(None), 0.01, sparse="yes")
 
 
-def test_contact_forces_are_not_silently_wrong():
-    simulator = bd.Simulator(pile(3, dim=2), 0.01, sparse=True)
-    path = simulator.rollout(simulator.model.initial_state(), steps=2)
-    with pytest.raises(NotImplementedError, match="sparse=False"):
-        _ = path.contacts
+def test_nothing_is_left_of_another_rollout():
+    """Memory and neighbours are kept between rollouts; no bit depends on what was rolled out before."""
+    model = pile(24, dim=3)
+    state, fresh = settled(bd.Simulator(model, 0.01), 25), bd.Simulator(model, 0.01)
+    up = model.parameter("shape_position").clone()
+    up[0, 2] += 0.05  # the ground: it reaches bodies that were not near it
+    cases = ({}, {"shape_position": up})
+    alone = [bd.Simulator(model, 0.01).rollout(state, steps=5, parameters=given) for given in cases]
+    for k, given in ((0, cases[0]), (1, cases[1]), (0, cases[0])):
+        fresh.rollout(model.initial_state(), steps=3)
+        path = fresh.rollout(state, steps=5, parameters=given)
+        assert torch.equal(path.q, alone[k].q) and torch.equal(path.v, alone[k].v)
+    assert not torch.equal(alone[0].q, alone[1].q)
 
 
 def test_the_rest_of_a_trajectory_is_there():

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -84,7 +86,7 @@ def unit_vector(value: Any, size: int, what: str) -> Array:
     length = np.linalg.norm(result)
     if length < 1e-12:
         raise ValueError(f"{what} must not have zero length, got {value!r}")
-    return result / length
+    return _normalised(result, float(length))
 
 
 def unit_quaternion(value: Any, what: str) -> Array:
@@ -93,7 +95,24 @@ def unit_quaternion(value: Any, what: str) -> Array:
     length = np.linalg.norm(result)
     if abs(length - 1.0) > 1e-6:
         raise ValueError(f"{what} must be a unit quaternion (w, x, y, z), got {value!r} of length {length:g}")
-    return result / length
+    return _normalised(result, float(length))
+
+
+_keeps_units: ContextVar[bool] = ContextVar("keeps_units", default=False)
+
+
+@contextmanager
+def unit_vectors_kept() -> Iterator[None]:
+    """What is of unit length but for rounding keeps its bits in here: dividing it again would change the last ones."""
+    token = _keeps_units.set(True)
+    try:
+        yield
+    finally:
+        _keeps_units.reset(token)
+
+
+def _normalised(vector: Array, length: float) -> Array:
+    return vector if _keeps_units.get() and abs(length - 1.0) < 1e-15 else vector / length
 
 
 def identifier(value: Any, what: str, taken: Iterable[str]) -> str:

@@ -116,6 +116,7 @@ def pack(
     timestep: float | None = None,
     statics: tuple[PlacedShape, ...] = (),
     excluded: tuple[tuple[str, str], ...] = (),
+    separate: tuple[tuple[str, str], ...] = (),
     equalities: Sequence[Equality] = (),
     connections: Sequence[Connection] = (),
     touching: Sequence[tuple[int, int]] = (),
@@ -124,6 +125,7 @@ def pack(
 ) -> Model:
     """Write the tables. Links come parents first; ``gravity`` is [3], m/s^2.
 
+    excluded: pairs of bodies, separate: pairs of a body and a static shape, that do not collide.
     connections: what joints outside of the tree keep together; touching: pairs of shapes (in the order of the model)
     that collide whatever else forbids it; parents_touch: bodies may collide with those they hang on.
     """
@@ -147,12 +149,15 @@ def pack(
     tables = geometry(placed)
     named = np.array([link.body is not None for link in links])
     link_of = {link.body: i for i, link in enumerate(links) if link.body is not None}
+    shapes_of = {link: [i for i, owner in enumerate(owners) if owner == link] for link in bodies}
+    static_of = {shape.name: len(owners) - len(statics) + k for k, shape in enumerate(statics)}
     pairs = contact_pairs(
         placed,
         tables.kind,
         np.array(owners, dtype=np.int64),
         Neighbours(parent, kind, named, connections),
         excluded=[(link_of.get(a, -1), link_of.get(b, -1)) for a, b in excluded],
+        separate=[(i, static_of[static]) for body, static in separate for i in shapes_of[link_of[body]]],
         added=touching,
         parents_touch=parents_touch,
     )
@@ -190,7 +195,7 @@ def pack(
         timestep=timestep,
         shapes=tuple(links[i].shapes for i in bodies),
         statics=statics,
-        excluded=excluded,
+        excluded=excluded + separate,
         shape_names=names,
         shape_kind=tables.kind,
         shape_link=shape_link,

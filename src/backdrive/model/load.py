@@ -1,4 +1,4 @@
-"""Load a robot from a MJCF or URDF file, parsed and compiled by MuJoCo."""
+"""Load a robot from a MJCF or URDF file, parsed and compiled by MuJoCo, or a world from a scene file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ def load(
     fuse: bool = False,
     motors: Motor | bool | None = None,
 ) -> Model:
-    """A model from a MJCF or URDF file, or from such a text.
+    """A model from a MJCF or URDF file, or from such a text; or from a file that `Scene.save` wrote.
 
-    source: path of the file, or the XML itself (a string that starts with ``<``).
+    source: path of the file (a scene's ends in .json, and takes none of the other arguments), or the XML itself (a
+        string that starts with ``<``).
     floating: give a free joint to the root body that has no joint; the body's name if there are several.
     ignore: kinds of elements to leave out although they change the motion, of contact, limit, frictionloss,
         equality, tendon, actuator, mocap, plugin, fluid, gravcomp, flex, spring (non-linear ones). What the
@@ -48,6 +49,12 @@ def load(
     is frictionless only if all that it can touch is so, too. Meshes collide as their convex hulls, of at most 64
     vertices. Limits and frictionloss work on hinges and sliders; of the equalities, connect and weld.
     """
+    if _is_scene(source):
+        if floating is not False or ignore or fuse or motors is not None:
+            raise ValueError(f"{source}: floating, ignore, fuse and motors are for XML files, not for scenes")
+        from .files import load_scene
+
+        return load_scene(source).build()
     # Imported here, so that users of scenes do not wait for MuJoCo to load.
     from .convert import convert
     from .unsupported import KINDS, refuse_unsupported
@@ -77,6 +84,12 @@ def load(
     refuse_unsupported(compiled, {"inertia": impossible}, kinds, name)
     added = (Motor() if urdf else None) if motors is None else (Motor() if motors is True else motors or None)
     return convert(compiled, inertials, None if urdf else float(compiled.opt.timestep), added, kinds)
+
+
+def _is_scene(source: object) -> bool:
+    if isinstance(source, str) and source.lstrip().startswith("<"):
+        return False
+    return isinstance(source, str | os.PathLike) and Path(source).suffix.lower() == ".json"
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:

@@ -52,7 +52,7 @@ class Model:
     statics: tuple[PlacedShape, ...]
     """The shapes of the world."""
     excluded: tuple[tuple[str, str], ...]
-    """Pairs of bodies that never touch."""
+    """Pairs of bodies, or of a body and a static shape, that never touch."""
     shape_names: tuple[str, ...]
     """Of all shapes in the order of the tables: those of each body, then the static ones."""
     shape_kind: Array

@@ -67,12 +67,14 @@ def contact_pairs(
     neighbours: Neighbours,
     *,
     excluded: Iterable[tuple[int, int]] = (),
+    separate: Iterable[tuple[int, int]] = (),
     added: Iterable[tuple[int, int]] = (),
     parents_touch: bool = False,
 ) -> Array:
     """Pairs of shapes that may touch, int64 [npair, 2]: smaller kind first, sorted by kinds, then as found.
 
-    kind, link: of each shape. excluded: pairs of links; added: pairs of shapes that touch whatever else forbids it.
+    kind, link: of each shape. excluded: pairs of links; separate: pairs of shapes that do not touch; added: pairs of
+    shapes that touch whatever else forbids it.
     Never pairs: shapes that do not move relative to each other, half-spaces, and (unless ``parents_touch``) bodies
     with a joint between them; the world is no such parent.
     """
@@ -87,6 +89,7 @@ def contact_pairs(
         bodies = {(a, b) for a, b in neighbours.joined if a != 0}
         touch &= ~_among(group[first], group[second], bodies)
     touch &= ~_among(link[first] + 1, link[second] + 1, {(a + 1, b + 1) for a, b in excluded})
+    touch &= ~_among(first, second, set(separate))
     touch |= moves & _among(first, second, set(added))
     chosen = np.stack([first, second], 1)[touch]
     swap = kind[chosen[:, 0]] > kind[chosen[:, 1]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,7 +37,7 @@ from .tree import (
 
 Array = np.ndarray
 
-_PLANAR_DOFS = {"x": 0, "y": 1, "angle": 2}
+PLANAR_DOFS = {"x": 0, "y": 1, "angle": 2}
 
 
 @dataclass
@@ -65,6 +66,7 @@ class Scene:
     _motors: dict[str, MotorSpec] = field(default_factory=dict, init=False, repr=False)
     _statics: dict[str, PlacedShape] = field(default_factory=dict, init=False, repr=False)
     _excluded: list[tuple[str, str]] = field(default_factory=list, init=False, repr=False)
+    _separate: list[tuple[str, str]] = field(default_factory=list, init=False, repr=False)  # body, static shape
 
     def __post_init__(self) -> None:
         if self.dim not in (2, 3) or isinstance(self.dim, bool):
@@ -139,7 +141,8 @@ class Scene:
         shapes = [shape] if isinstance(shape, Shape) else shape
         if not isinstance(shapes, Sequence) or isinstance(shapes, str):
             raise TypeError(f"{what}: expected a shape or a list of shapes, got {shape!r}")
-        body.shapes = [_placed(self._shape(s, what), np.zeros(3), np.zeros(1), material) for s in shapes]
+        unmoved = self._pose(None, None, None, what)
+        body.shapes = [_placed(self._shape(s, what), *unmoved, material) for s in shapes]
         body.moving = velocity is not None or angular_velocity is not None
         if velocity is not None:
             body.velocity[: self.dim] = checks.vector(velocity, self.dim, f"{what}: velocity")
@@ -284,9 +287,9 @@ class Scene:
             raise ValueError(f"{what}: give gear, limits, force_limits to {type(motor).__name__}(...)")
         kind = self._joint_kind(joint, what)
         if kind == Kind.PLANAR:
-            if dof not in _PLANAR_DOFS:
+            if dof not in PLANAR_DOFS:
                 raise ValueError(f"{what}: on a planar joint dof must be 'x', 'y' or 'angle', got {dof!r}")
-            self._motors[name] = MotorSpec(name, motor, joint, _PLANAR_DOFS[dof])
+            self._motors[name] = MotorSpec(name, motor, joint, PLANAR_DOFS[dof])
             return name
         if kind not in (Kind.HINGE, Kind.SLIDER):
             raise ValueError(f"{what}: joint {joint!r} is {kind.name.lower()}; expected a hinge or slider")
@@ -296,11 +299,27 @@ class Scene:
         return name
 
     def exclude(self, a: str, b: str) -> None:
-        """No contact between two bodies."""
-        first, second = self._body(a, "body"), self._body(b, "body")
-        if first == second:
+        """No contact between two bodies, or between a body and a static shape."""
+        if a == b:
             raise ValueError(f"exclude needs two different bodies, got {a!r} twice")
-        self._excluded.append((first, second))
+        for name, other in ((a, b), (b, a)):
+            if isinstance(name, str) and name in self._statics and name not in self._bodies:
+                self._separate.append((self._body(other, "body"), name))
+                return
+        self._excluded.append((self._body(a, "body"), self._body(b, "body")))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the scene to a file that people can read, too (JSON; docs/scene_format.md); nothing is rounded."""
+        from .files import save_scene
+
+        save_scene(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Scene:
+        """The scene that ``save`` wrote: its model has the same bits. What is wrong with a file is said, and where."""
+        from .files import load_scene
+
+        return load_scene(path)
 
     def build(self) -> Model:
         """The immutable model of what was added so far."""
@@ -321,6 +340,7 @@ class Scene:
             gravity,
             statics=tuple(self._statics.values()),
             excluded=tuple(self._excluded),
+            separate=tuple(self._separate),
             equalities=equalities,
             connections=[Connection(-1 if a is None else link_of[a], link_of[b], rigid) for a, b, rigid in apart],
             combine=self.combine,
@@ -407,4 +427,6 @@ def _placed(
     shape: Shape, position: Array, orientation: Array, material: Material, name: str | None = None
 ) -> PlacedShape:
     rotation = tuple(map(tuple, from_orientation(orientation).tolist()))
-    return PlacedShape(shape, tuple(position.tolist()), rotation, *material, name)
+    return PlacedShape(
+        shape, tuple(position.tolist()), rotation, *material, name, orientation=tuple(orientation.tolist())
+    )

@@ -264,7 +264,8 @@ class PlacedShape:
     """A shape at a pose in its body's (or the world's) frame, with its material.
 
     friction: coefficient; restitution: 0 to 1; softness: m/s per N s. Two shapes may touch if a bit of the ``contype``
-    of one is set in the ``conaffinity`` of the other, as in MuJoCo.
+    of one is set in the ``conaffinity`` of the other, as in MuJoCo. orientation: the angle or quaternion that the
+    rotation was made of, if it was.
     """
 
     shape: Shape
@@ -276,6 +277,7 @@ class PlacedShape:
     name: str | None = None
     contype: int = 1
     conaffinity: int = 1
+    orientation: tuple[float, ...] = ()
 
 
 def composite(shapes: list[PlacedShape], mass: float | None, density: float) -> tuple[float, Array, Array]:

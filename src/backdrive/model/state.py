@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, NamedTuple
 
 from torch import Size, Tensor
@@ -29,6 +30,19 @@ class State(NamedTuple):
     def detach(self) -> State:
         """Cut from the autograd graph."""
         return State(self.q.detach(), self.v.detach())
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write it to a JSON file (docs/scene_format.md); nothing is rounded."""
+        from .files import save_state
+
+        save_state(self, path)
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> State:
+        """The state that ``save`` wrote, on the CPU."""
+        from .files import load_state
+
+        return load_state(path)
 
     def clone(self) -> State:
         """A differentiable copy."""

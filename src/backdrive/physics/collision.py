@@ -5,23 +5,27 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterator
+from copy import copy
 from typing import Any
 
-from ..compiler import Scalar, any_lane, counters, is_constant, leave, loop, maximum, memory, select, sqrt, vjp, when
+from ..compiler import Scalar, any_lane, counters, is_constant, leave, loop, maximum, memory, select, vjp, when
 from ..model import layout
 from ..model.layout import ShapeKind
 from . import spatial as sp
 from .arrays import accumulate, split
+from .bounds import Bounds
 from .collision_planar import PAIRS_2D
 from .collision_round import PAIRS_ROUND
 from .collision_solid import PAIRS_SOLID
 from .poses import pose_of
-from .solids import Hull, Pair, Solid, Touch
+from .solids import FAR, Hull, Pair, Solid, Touch
 from .spatial import Vec
 
 PAIRS: dict[int, dict[tuple[ShapeKind, ShapeKind], Pair]] = {2: PAIRS_2D, 3: {**PAIRS_ROUND, **PAIRS_SOLID}}
 
 MARGIN = 0.1  # contacts count from a gap of so much of the smaller shape's size; wider for what approaches fast
+SIMPLE = ((ShapeKind.SPHERE, ShapeKind.PLANE), (ShapeKind.CAPSULE, ShapeKind.PLANE))
+SWING = 0.5  # rad: what turns by more in a step is not where its speed leads
 TOUCH = 8  # gap, point, normal; 1 where the contact counts
 
 
@@ -34,34 +38,34 @@ def place_solid(kind: ShapeKind, record: Vec, place: Vec) -> Solid:
     return Solid(sp.rotate(W, at, x), sp.matmul(W, record[layout.TURN : layout.TURN + 9]), size)
 
 
-def extent(kind: ShapeKind, size: Vec, hull_radius: Scalar) -> Scalar:
-    """The radius of a ball about the shape's origin that contains it."""
-    if kind == ShapeKind.SPHERE:
-        return size[0]
-    if kind == ShapeKind.CAPSULE:
-        return size[0] + 0.5 * size[1]
-    if kind == ShapeKind.CYLINDER:
-        return size[0] + 0.5 * size[1]
-    return maximum(maximum(size[0], size[1]), size[2]) * hull_radius
-
-
 class Contacts:
     """Contacts that count in at least one lane: `count` of them, with their slots and pairs; touches [nslot, TOUCH].
 
-    `meetings`: the pairs that have contacts, `meeting_count` of them, in the order of their kinds.
+    `meetings`: the pairs that have contacts, `meeting_count` of them, in the order of their kinds; `places`: all their
+    slots, `place_count` of them.
     """
 
     def __init__(self, constraints: Any) -> None:
         self.touches = memory(constraints.nslot * TOUCH)
         self.count, self.slots, self.pairs = counters(1), counters(constraints.nslot), counters(constraints.nslot)
         self.meeting_count, self.meetings = counters(1), counters(constraints.npair)
-        self.count[0], self.meeting_count[0] = 0, 0
+        self.place_count, self.places = counters(1), counters(constraints.nslot)
+        self.count[0], self.meeting_count[0], self.place_count[0] = 0, 0, 0
         self.features: dict[int, tuple[Any, int]] = {}  # of pairs, for kinds that search: array, width
 
-    def meet(self, pair: Any) -> None:
-        k = self.meeting_count[0]
+    def features_of(self, number: int, p: Any) -> Vec:
+        """Of a pair that meets; number: of its kind."""
+        if number not in self.features:
+            return ()
+        array, width = self.features[number]
+        return tuple(array.get(p, width))
+
+    def meet(self, pair: Any, slot: Any, slots: int) -> None:
+        k, first = self.meeting_count[0], self.place_count[0]
         self.meetings[k] = pair
-        self.meeting_count[0] = k + 1
+        for j in range(slots):
+            self.places[first + j] = slot + j
+        self.meeting_count[0], self.place_count[0] = k + 1, first + slots
 
     def add(self, slot: Any, pair: Any) -> None:
         k = self.count[0]
@@ -79,13 +83,10 @@ class Meeting:
         self.records = tuple(constraints.shape_record(shape) for shape in (self.a, self.b))
         ends = (self.support.a, self.support.b)
         self.poses = tuple(pose_of(poses, link, width) for link in ends)
-        self.solids = tuple(place_solid(*x) for x in zip(kinds, self.records, self.poses, strict=True))
-
-    def extents(self) -> list[Scalar]:
-        """Radii of balls that contain the shapes (no plane)."""
-        shapes = zip(self.kinds, (self.a, self.b), self.solids, strict=True)
-        radius = self.constraints.hull_radius
-        return [extent(kind, solid.size, radius(i)) for kind, i, solid in shapes if kind != ShapeKind.PLANE]
+        self.solids = (
+            place_solid(kinds[0], self.records[0], self.poses[0]),
+            place_solid(kinds[1], self.records[1], self.poses[1]),
+        )
 
     def hull(self, shape: Any) -> Hull:
         floats = self.constraints.floats
@@ -99,27 +100,15 @@ class Meeting:
         a, b = self.solids
         return tuple(pair.search(a, b, self.hull(self.a), self.hull(self.b)))
 
-    def apart(self, extents: list[Scalar]) -> Scalar:
-        """A lower bound of the distance."""
-        a, b = self.solids
-        if self.kinds[1] == ShapeKind.PLANE:
-            return sp.dot(b.center, a.center) - b.size[0] - extents[0]
-        between = sp.sub(a.center, b.center)
-        return sqrt(sp.dot(between, between)) - extents[0] - extents[1]
-
     def velocity(self, end: int, point: Vec) -> Vec:
         """Of a point of one of the two links."""
         pose = self.poses[end]
         return sp.cross(pose[12:15], sp.sub(point, pose[9:12]), pose[15:18])
 
-    def fastest(self, extents: list[Scalar]) -> Scalar:
-        """A bound of the speed at which any two points of the shapes approach each other."""
-        velocities = [self.velocity(end, self.solids[end].center) for end in range(len(extents))]
-        u = sp.sub(*velocities) if len(extents) == 2 else velocities[0]
-        speed = sqrt(sp.dot(u, u))
-        for pose, radius in zip(self.poses, extents, strict=False):
-            speed = speed + radius * sqrt(sp.dot(pose[12:15], pose[12:15]))
-        return speed
+    def spin(self) -> Scalar:
+        """The square of the faster link's angular velocity."""
+        a, b = (sp.dot(pose[12:15], pose[12:15]) for pose in self.poses)
+        return maximum(a, b)
 
     def closing(self, touch: Touch) -> Scalar:
         """The speed at which the surfaces approach each other at a contact (negative: they part)."""
@@ -130,39 +119,65 @@ def find_contacts(constraints: Any, poses: Any, width: int, h: Scalar) -> Contac
     """All contacts that may matter within the time h; poses: over links, with twists (`width` numbers each)."""
     contacts = Contacts(constraints)
     pairs = sorted(PAIRS[constraints.dim].items())
-    for number in constraints.kinds:
-        kinds, pair = pairs[number]
+    present = [(number, *pairs[number]) for number in constraints.kinds]
+    # To look at a ball above a plane takes no longer than to see whether that is worth it.
+    simple = all(kinds in SIMPLE for _, kinds, _ in present)
+    bounds = None if simple else Bounds(constraints, poses, width, h, MARGIN)
+    for number, kinds, pair in present:
         first, end, slot = constraints.group(number)
         for p in loop(end, start=first):
-            meeting = Meeting(constraints, kinds, p, poses, width)
-            extents = meeting.extents()
-            margin = MARGIN * constraints.pair_size(p)
-
-            def keep(meeting: Meeting = meeting, margin: Scalar = margin, at: Any = slot + (p - first) * pair.slots,
-                     pair: Pair = pair, p: Any = p, number: int = number) -> None:  # fmt: skip
-                features = meeting.features(pair)
-                if pair.search is not None:
-                    if number not in contacts.features:
-                        contacts.features[number] = (memory(constraints.npair * len(features)), len(features))
-                    contacts.features[number][0].put(p, features)
-                a, b = meeting.solids
-                touches = pair.contacts(a, b, features)
-                ons = [touch.gap < margin + h * maximum(meeting.closing(touch), 0.0) for touch in touches]
-                for k, (touch, on) in enumerate(zip(touches, ons, strict=True)):
-                    contacts.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, select(on, 1.0, 0.0)))
-                for _ in when(any_lane(functools.reduce(operator.or_, ons))):
-                    contacts.meet(p)
-                    for k, on in enumerate(ons):
-                        for _ in when(any_lane(on)):
-                            contacts.add(at + k, p)
-
-            if pair.search is None:
-                keep()
+            at = slot + (p - first) * pair.slots
+            if bounds is None:
+                _meet(constraints, contacts, number, pair, p, Meeting(constraints, kinds, p, poses, width), at, h, FAR)
                 continue
-            reach = margin + h * meeting.fastest(extents)
-            for _ in when(any_lane(meeting.apart(extents) < reach)):
-                keep()
+            plane = None
+            if kinds[1] == ShapeKind.PLANE:
+                plane = place_solid(kinds[1], constraints.shape_record(constraints.pair_shapes(p)[1]), ())
+            for _ in when(any_lane(bounds.balls_meet(p, plane))):
+                meeting = Meeting(constraints, kinds, p, poses, width)
+                costly = pair.search is not None
+                meets = any_lane(bounds.boxes_meet(p, *meeting.solids, plane is not None)) if costly else True
+                for _ in when(meets):
+                    _meet(constraints, contacts, number, pair, p, meeting, at, h, bounds.reach(p))
     return contacts
+
+
+def _meet(
+    constraints: Any, contacts: Contacts, number: int, pair: Pair, p: Any, meeting: Meeting, at: Any, h: Scalar,
+    reach: Scalar,
+) -> None:  # fmt: skip
+    """Add those contacts of a pair that count, from slot `at` on; reach: the gap that may close at most."""
+    features = meeting.features(pair)
+    if pair.search is not None:
+        if number not in contacts.features:
+            contacts.features[number] = (memory(constraints.npair * len(features)), len(features))
+        contacts.features[number][0].put(p, features)
+    a, b = meeting.solids
+    touches, margin = pair.contacts(a, b, features), MARGIN * constraints.pair_size(p)
+    swings = h * h * meeting.spin() > SWING * SWING  # what parts now may come back
+    ons = [
+        (touch.gap < margin + h * maximum(meeting.closing(touch), 0.0)) | (swings & (touch.gap < reach))
+        for touch in touches
+    ]
+    for k, (touch, on) in enumerate(zip(touches, ons, strict=True)):
+        contacts.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, select(on, 1.0, 0.0)))
+    for _ in when(any_lane(functools.reduce(operator.or_, ons))):
+        contacts.meet(p, at, pair.slots)
+        for k, on in enumerate(ons):
+            for _ in when(any_lane(on)):
+                contacts.add(at + k, p)
+
+
+def follow_contacts(constraints: Any, contacts: Contacts, poses: Any, width: int) -> Contacts:
+    """The same contacts, of the same features, at other poses: what is in a slot stays there."""
+    others = copy(contacts)
+    others.touches = memory(constraints.nslot * TOUCH)
+    for number, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
+        a, b = meeting.solids
+        for k, touch in enumerate(pair.contacts(a, b, contacts.features_of(number, p))):
+            on = contacts.touches.at((at + k) * TOUCH)[TOUCH - 1]
+            others.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, on))
+    return others
 
 
 def met_pairs(
@@ -190,9 +205,7 @@ def contacts_adjoint(
     touch_bars: [nslot, TOUCH - 1], of the contacts that count. constants_bar: or None.
     """
     for number, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
-        array, size = contacts.features.get(number, (None, 0))
-        features = array.get(p, size) if array is not None else ()
-        seeds = []
+        features, seeds = contacts.features_of(number, p), []
         for k in range(pair.slots):
             on = contacts.touches.at((at + k) * TOUCH)[TOUCH - 1] > 0.5
             seeds += [select(on, x, 0.0) for x in touch_bars.get(at + k, TOUCH - 1)]

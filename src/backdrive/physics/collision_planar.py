@@ -198,7 +198,10 @@ def polygon_polygon(a: Solid, b: Solid, features: Vec) -> list[Touch]:
     first, last = (dot(sub(corner, start), along) / squared for corner in (facing_start, facing_end))
     sign = 2.0 * of_b - 1.0  # from the reference edge's outward normal to the contact's
     touches = []
-    for beyond, corner, end_of_mine in ((first > 1.0, facing_start, end), (last < 0.0, facing_end, start)):
+    # The first is where a's edge ends and b's starts, whichever is the reference edge: contacts keep their slots.
+    ends = (select(first > 1.0, 1.0, 0.0), *facing_start, *end), (select(last < 0.0, 1.0, 0.0), *facing_end, *start)
+    for ended, *places in (choose(swap, *reversed(ends)), choose(swap, *ends)):
+        beyond, corner, end_of_mine = ended > 0.5, places[:2], places[2:]
         point = choose(beyond, end_of_mine, corner)
         edge = choose(beyond, facing_start, start), choose(beyond, facing_end, end)
         gap, outward = point_edge(point, edge, slack=1e-9)

@@ -19,6 +19,7 @@ from ..model import layout
 from ..model.layout import EqualityKind, Kind
 from . import spatial as sp
 from . import tables
+from .bounds import BOUND
 from .solids import Touch
 from .spatial import ZERO3, Vec
 from .world import Link
@@ -83,16 +84,16 @@ class Constraints:
 
     dim: 2 or 3. directions: of friction, at a contact (1 in 2D, at least 2 in 3D). combine: how the friction and
     restitution of two shapes give those of their contact. bounces: whether restitution is looked at. kinds: the kinds
-    of pairs that can occur. npair, nslot, nsingle: pairs, contacts and other rows that there can be. grounded: it is
-    known that b is the world in all pairs. constants: the model's, which rolled loops can read.
+    of pairs that can occur. nshape: shapes. npair, nslot, nsingle: pairs, contacts and other rows that there can be.
+    grounded: it is known that b is the world in all pairs. constants: the model's, which rolled loops can read.
     """
 
     def __init__(
-        self, dim: int, directions: int, combine: str, bounces: bool, kinds: tuple[int, ...], npair: Any, nslot: Any,
-        nsingle: Any, grounded: bool, ints: Any, floats: Any, constants: Any,
+        self, dim: int, directions: int, combine: str, bounces: bool, kinds: tuple[int, ...], nshape: Any, npair: Any,
+        nslot: Any, nsingle: Any, grounded: bool, ints: Any, floats: Any, constants: Any,
     ) -> None:  # fmt: skip
         self.dim, self.directions, self.combine, self.bounces, self.kinds = dim, directions, combine, bounces, kinds
-        self.npair, self.nslot, self.nsingle, self.grounded = npair, nslot, nsingle, grounded
+        self.nshape, self.npair, self.nslot, self.nsingle, self.grounded = nshape, npair, nslot, nsingle, grounded
         self.ints, self.floats, self.constants = ints, floats, constants
 
     @property
@@ -119,17 +120,19 @@ class Constraints:
     def shape_record(self, i: Any) -> Vec:
         return self.constants.at(self.head("shape_constants")).get(i, layout.SHAPE)
 
-    def hull_radius(self, i: Any) -> Scalar:
-        """Of a shape's hull, before it is scaled by the size."""
-        return self.floats.at(self.head("radius"))[i]
+    def bound(self, i: Any) -> Vec:
+        """Of a shape: see `bounds.bound_factors`."""
+        return self.floats.at(self.head("bound")).get(i, BOUND)
 
     def support(self, at: Any) -> Support:
         return Support(at, *self.ints.at(at).get(0, tables.SUPPORT))
 
+    def pair_shapes(self, i: Any) -> Any:
+        return self.ints.at(self.head("pair") + i * tables.PAIR).get(0, 2)
+
     def pair(self, i: Any) -> tuple[Any, Any, Support]:
-        start = self.head("pair") + i * tables.PAIR
-        a, b = self.ints.at(start).get(0, 2)
-        support = self.support(start + 2)
+        a, b = self.pair_shapes(i)
+        support = self.support(self.head("pair") + i * tables.PAIR + 2)
         return a, b, support.grounded() if self.grounded else support
 
     def pair_size(self, i: Any) -> Scalar:

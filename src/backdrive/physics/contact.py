@@ -31,7 +31,7 @@ from ..model import layout
 from ..model.layout import EqualityKind, Kind
 from . import spatial as sp
 from .arrays import copy, local, zero
-from .collision import TOUCH, Contacts, find_contacts
+from .collision import TOUCH, Contacts, find_contacts, follow_contacts
 from .complementarity import bounds
 from .constraints import (
     Constraints,
@@ -126,7 +126,7 @@ def constrain(
     """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
 
     `adjoint`: what only the adjoint reads is wanted, too. `impacts`: decide which contacts take part, from what touches
-    at the beginning of the stretch: `contacts`, or if that is here, what is found.
+    at the beginning of the stretch: `contacts`, which are followed to here, or if that is here, what is found.
     """
     constraints, solver, nv = world.constraints, stepping.solver, world.nv
     outcome = Constrained()
@@ -141,7 +141,10 @@ def constrain(
     mobility = Mobility(world, dynamics.frames, dynamics.factors, constraints.dim)
     system = outcome.system = System(constraints, mobility, nv, impulses)
     reach = times.left if impacts is None else times.h
-    outcome.contacts = find_contacts(constraints, poses, width, reach)
+    if contacts is None:
+        outcome.contacts = find_contacts(constraints, poses, width, reach)
+    else:
+        outcome.contacts = follow_contacts(constraints, contacts, poses, width)
     if impacts is not None:
         if contacts is None:
             impacts.classify(constraints, outcome.contacts, poses)
@@ -186,7 +189,7 @@ def constrain(
             impulses[system.place[r]] = select(going, system.impulse[r], impulses[system.place[r]])
         apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
         if not adjoint:
-            numbers[1], numbers[2] = builder.touching(outcome.contacts, outcome.first_contact)
+            numbers[1], numbers[2] = builder.touching(contacts or outcome.contacts, outcome.first_contact)
             numbers[3] = mode_number(system, rows, constraints.bounces)
     copy(nv, outcome.after, outcome.move)
     for _ in when(system.count > 0):

@@ -35,7 +35,7 @@ from ..model.layout import EqualityKind
 from . import spatial as sp
 from .arrays import accumulate, add_to, split, zero
 from .collision import TOUCH, contacts_adjoint
-from .complementarity import mode_matrix, modes, speeds_after
+from .complementarity import diagonal, mode_matrix, modes, speeds_after
 from .constraints import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 from .contact import (
     FORCE,
@@ -59,6 +59,7 @@ from .linear import TILE, solve_lu_transposed
 from .poses import link_poses, link_poses_adjoint, pose_of, pose_size
 from .solids import Touch
 from .spatial import Vec
+from .system import INFINITE
 from .world import World
 
 
@@ -269,9 +270,12 @@ class ConstraintAdjoint:
             speed = memory(most)
             speeds_after(system, system.impulse, speed)
             modes(system, system.impulse, speed, mode)
-            others = carry(1)
+            others, least = carry(1), self.stepping.solver.tolerance / system.unit[0]
             others[0] = 0.0
             for r in loop(system.count):
+                # What only touches, and carries no more than rounding, is free to part: always, not now and then.
+                idle = (system.high[r] >= INFINITE) & (system.low[r] == 0.0) & (absolute(speed[r]) <= least)
+                mode[r] = select(idle & (diagonal(system, r) * system.impulse[r] <= least), -1.0, mode[r])
                 others[0] = others[0] + absolute(mode[r] - system.factored[r])
             for _ in when(any_lane(others[0] > 0.0)):  # else the solver's last factors are those of the solution
                 mode_matrix(system, mode)

@@ -11,6 +11,7 @@ in `step_adjoint`, from the gap that closed.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from ..compiler import (
@@ -18,31 +19,39 @@ from ..compiler import (
     absolute,
     any_lane,
     carry,
+    clip,
     loop,
     maximum,
     memory,
     minimum,
     select,
+    sqrt,
     to_float,
     when,
     while_any,
 )
+from . import spatial as sp
 from .arrays import zero
 from .collision import TOUCH, Contacts, met_pairs
 from .constraints import Constraints, contact_rows, material, row_speed
 from .integrate import Integrator, Midpoint, move
 from .linear import TILE, multiply
 from .poses import link_poses, pose_of, pose_size
-from .solids import Touch
+from .solids import FAR, Touch
 from .solve import Solver, solve
+from .spatial import Vec
 from .system import System
 from .world import World
 
 SLOW = 1e-9  # m/s: what approaches slower does not hit
 TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
 RESTING = 1e-4  # and up to so much for what rests
-NODES = 4  # a stretch is searched for closing gaps in so many parts
-SEARCH = 120  # evaluations of all gaps, at most
+SAME = 1e-2  # of the smaller shape's size: contacts so close to each other are one
+ELASTIC = 1e-6  # what bounces without loss rests if it is slower than so much of what a step's forces do
+NODES = 4  # a stretch is searched for closing gaps in so many parts, at least,
+TURN = 0.25  # rad: and in which nothing turns by more,
+MOST_NODES = 100  # but not in more than so many
+SEARCH = 300  # evaluations of all gaps, at most
 EXACT = 1e-15  # the time of an impact is found to so much of the stretch
 GAIN = 1e-12  # of the energy of an impact may come of rounding
 HALVINGS = 50
@@ -58,15 +67,16 @@ class Impacts:
     impacts are sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
     several: 1 where more contacts than one do. loaded [nslot]: 1 where a resting contact carried something before.
     struck [nslot]: 1 where a contact was found not to rest. approach [nslot]: speed at the start of the stretch.
-    patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce.
+    patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce. push [nslot]: by how
+    much forces change the velocities at a contact in the stretch.
     """
 
-    def __init__(self, world: World, h: Scalar) -> None:
-        self.world, self.h = world, h
+    def __init__(self, world: World, integrator: Integrator, h: Scalar) -> None:
+        self.world, self.integrator, self.h = world, integrator, h
         self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
         self.roots, self.acceleration = memory(2), memory(world.nv)
-        self.role, self.loaded, self.struck, self.approach, self.patience = (
-            memory(world.constraints.nslot) for _ in range(5)
+        self.role, self.loaded, self.struck, self.approach, self.patience, self.push = (
+            memory(world.constraints.nslot) for _ in range(6)
         )
         self.watch, self.hit, self.hit_roots, self.late = memory(1), memory(1), memory(2), memory(1)
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
@@ -131,13 +141,18 @@ class Impacts:
             # Rebounds that the pressing forces end within a step are none, all that would follow together, 2 e v /
             # (1 - e) a: so a bouncing ball comes to rest, and what would hit that slowly rests already. So does what
             # touches, until it is seen what it carries.
-            self.patience[slot] = minimum(1.0, (1.0 - e) / maximum(e, TOUCHING))
+            self.patience[slot] = clip((1.0 - e) / maximum(e, TOUCHING), ELASTIC, 1.0)
             least = self.h * pressing * self.patience[slot]
             slow = speed * speed + 2.0 * pressing * maximum(touch.gap, 0.0) <= least * least
             struck = on & (self.struck[slot] > 0.5)
             rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
-            closed = struck & (touch.gap <= TOUCHING * size)
+            if isinstance(self.integrator, Midpoint):  # which finds the load where v leads in half the time
+                room = select(speed < 0.0, maximum(touch.gap, 0.0), 0.0) + RESTING * size
+                rests = rests & (0.5 * duration * absolute(speed) <= room)
+            closed = on & ~rests & (touch.gap <= TOUCHING * size)
             self.approach[slot] = -speed
+            changes = [sp.sub(*(point_velocity(end, normal.point, at) for at in (12, 18))) for end in ends]
+            self.push[slot] = sum(sqrt(sp.dot(x, x)) for x in changes)
             roots = [to_float(root) for root in (support.root_a, support.root_b)]
             beside = self._meets(roots)
             # What rests is hit with what it carries; what only touches is hit next, unless it does not bounce.
@@ -165,9 +180,9 @@ class Impacts:
         return same[0] | same[1]
 
     def weigh(self, contacts: Contacts, system: System, first: Any) -> Any:
-        """See which contacts carry something, and whether those that approach rest: they do if they are pressed by more
-        than what it takes to stop them (first: their first row). Where one does not, the stretch has to be found
-        again without it (mask)."""
+        """See which contacts carry something, and whether those that approach or part rest: they do if they are pressed
+        by more than what it takes to stop them, or by enough to end the rebound (first: their first row). Where one
+        does not, the stretch has to be found again without it (mask)."""
         flies, again = self.going & ~self.hitting & (self.over[0] < 0.5), carry(1)
         again[0] = 0.0
         for k in loop(self.world.constraints.nslot):
@@ -176,8 +191,9 @@ class Impacts:
             slot, r = contacts.slots[c], first + c * self.world.constraints.block
             load, stop = system.impulse[r] * system.diagonal[r], self.approach[slot]
             self.loaded[slot] = select(flies & (load > SLOW), 1.0, self.loaded[slot])
-            pressed = (load - stop) * self.patience[slot] >= stop
-            struck = flies & (load > 0.0) & (stop > SLOW) & ~pressed & (self.role[slot] > 0.5)
+            # The load is also what it takes to stop what moves along: no more than forces do is pressure.
+            pressed = minimum(load - stop, self.push[slot]) * self.patience[slot] >= absolute(stop)
+            struck = flies & (load > 0.0) & (absolute(stop) > SLOW) & ~pressed & (self.role[slot] > 0.5)
             self.struck[slot] = select(struck, 1.0, self.struck[slot])
             again[0] = select(struck, 1.0, again[0])
         return again[0] > 0.5
@@ -206,6 +222,11 @@ class Impacts:
     def regularisation(self, usual: float) -> Scalar:
         """Of the current stretch."""
         return select(self.hitting, select(self.several[0] > 0.5, SEVERAL, SINGLE), usual)
+
+
+def point_velocity(pose: Vec, point: Vec, at: int) -> Vec:
+    """Of a point of a link; at: where its pose has the twist."""
+    return sp.cross(pose[at : at + 3], sp.sub(point, pose[9:12]), pose[at + 3 : at + 6])
 
 
 def solve_without_gain(
@@ -288,6 +309,12 @@ def advance(
         move(world, q, motion, t, target)
 
 
+def each_place(contacts: Contacts) -> Iterator[Any]:
+    """The slots of all pairs that have contacts."""
+    for k in loop(contacts.place_count[0]):
+        yield contacts.places[k]
+
+
 def first_impact(
     world: World, integrator: Integrator, impacts: Impacts, contacts: Contacts, q: Any, v: Any, after: Any, pseudo: Any,
     duration: Scalar, flies: Any,
@@ -302,16 +329,15 @@ def first_impact(
     """
     constraints = world.constraints
     trial, velocity = memory(world.nq), memory(world.nv)
-    gaps, rates, now_gaps, now_rates, apart = (
-        memory(constraints.nslot) for _ in range(5)
-    )  # at `low`; now; at first > 0
+    gaps, rates, now_gaps, now_rates = (memory(constraints.nslot) for _ in range(4))  # at `low`; now
+    closed = memory(constraints.nslot)  # the gap at which a contact hits, or FAR: it is not watched
     t, low, high, node, stage = (memory(1) for _ in range(5))  # stage: 0 nodes, 1 bisect, 2 Newton, 3 nothing, 4 found
     at_once = impacts.hit[0] >= 0.0
     seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
     t[0], low[0], high[0], node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, select(seeks, 0.0, 3.0)
-    for k in loop(constraints.nslot):
-        gaps[k], rates[k] = 0.0, 1.0
-    least, dips = carry(5), carry(1)  # gap, rate, slot, roots
+    for slot in each_place(contacts):
+        gaps[slot], rates[slot] = 0.0, 1.0
+    least, dips, spin = carry(5), carry(1), carry(1)  # gap, rate, slot, roots; -; (rad/s)²
     for _ in while_any(lambda: stage[0] < 3.0, SEARCH):
         part = t[0] / duration
         advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity)
@@ -322,17 +348,30 @@ def first_impact(
         poses = link_poses(world, trial, velocity, indexed=True)
         for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0)):
             least[k] = x
-        dips[0] = 0.0
+        dips[0], spin[0] = 0.0, 0.0
         starts = (stage[0] == 0.0) & (node[0] == 0.0)
-        for _, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
+        for number, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
             roots = [to_float(root) for root in (meeting.support.root_a, meeting.support.root_b)]
-            # What rests must be watched, too: as things turn, another corner may take the slot of one that rests.
-            slack = RESTING * constraints.pair_size(p)
+            size = constraints.pair_size(p)
+            spin[0] = maximum(spin[0], meeting.spin())
             a, b = meeting.solids
-            for k, touch in enumerate(pair.contacts(a, b, meeting.features(pair))):
-                gap, rate = touch.gap + select(impacts.role[at + k] > 0.5, slack, 0.0), -meeting.closing(touch)
-                apart[at + k] = select(starts, select(gap > 0.0, 1.0, 0.0), apart[at + k])
-                watched = apart[at + k] > 0.5
+            touches = resting = pair.contacts(a, b, contacts.features_of(number, p))
+            if pair.search is not None:
+                touches = pair.contacts(a, b, meeting.features(pair))
+            for k, touch in enumerate(touches):
+                rate = -meeting.closing(touch)
+                rests = impacts.role[at + k] > 0.5
+                if len(touches) > 1 and pair.search is not None:  # as things turn, it may be in another slot
+                    near = SAME * size
+                    for j, other in enumerate(resting):
+                        between = sp.sub(touch.point, other.point)
+                        rests = rests | ((impacts.role[at + j] > 0.5) & (sp.dot(between, between) < near * near))
+                gap = touch.gap + select(rests, RESTING * size, 0.0)
+                # What parts now, after it hit, is below zero by rounding, and may come back.
+                parts = (rate > 0.0) & (gap > -RESTING * size)
+                level = select(gap > 0.0, 0.0, select(parts, gap, FAR))
+                closed[at + k] = select(starts, level, closed[at + k])
+                watched, gap = closed[at + k] < FAR, gap - closed[at + k]
                 closer = watched & (gap < least[0])
                 for j, x in enumerate((gap, rate, to_float(at + k), *roots)):
                     least[j] = select(closer, x, least[j])
@@ -350,23 +389,25 @@ def first_impact(
         high[0] = select(beyond, t[0], high[0])
         goes_on = ~beyond & (stage[0] < 3.0)
         low[0] = select(goes_on, t[0], low[0])
-        for k in loop(constraints.nslot):
-            gaps[k], rates[k] = select(goes_on, now_gaps[k], gaps[k]), select(goes_on, now_rates[k], rates[k])
+        for slot in each_place(contacts):
+            gaps[slot] = select(goes_on, now_gaps[slot], gaps[slot])
+            rates[slot] = select(goes_on, now_rates[slot], rates[slot])
         narrow = high[0] - low[0] <= EXACT * duration
         newton = t[0] - gap / select(rate < 0.0, rate, -1.0)
         inside = (rate < 0.0) & (newton > low[0]) & (newton < high[0])
         middle = 0.5 * (low[0] + high[0])
         arrived = finding & (narrow | (gap == 0.0) | (inside & (absolute(newton - t[0]) <= EXACT * duration)))
         missed = bisecting & ~crossed & narrow  # it came close, and went away again
-        node[0] = select(scanning & ~beyond, node[0] + 1.0, node[0])
-        ended = scanning & ~beyond & (node[0] > NODES)
+        ended = scanning & ~beyond & (node[0] >= duration)
+        parts = clip(sqrt(spin[0]) * (duration / TURN), NODES, MOST_NODES)
+        node[0] = select(scanning & ~beyond, minimum(node[0] + duration / parts, duration), node[0])
         t[0] = select(
             arrived | (stage[0] >= 3.0), t[0],
-            select((scanning & ~beyond) | missed, node[0] * (duration / NODES),
+            select((scanning & ~beyond) | missed, node[0],
                    select((crossed | finding) & inside, newton, middle)),
         )  # fmt: skip
-        for k in loop(constraints.nslot):
-            rates[k] = select(missed, 1.0, rates[k])
+        for slot in each_place(contacts):
+            rates[slot] = select(missed, 1.0, rates[slot])
         following = select(
             scanning, select(crossed, 2.0, select(dipped, 1.0, 0.0)),
             select(bisecting, select(crossed, 2.0, select(missed, 0.0, 1.0)), select(arrived, 4.0, 2.0)),

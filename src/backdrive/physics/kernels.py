@@ -114,7 +114,7 @@ class Variant:
 
 
 SIZES = ("nlink", "nq", "nv", "nu", "nconst")
-CONSTRAINT_SIZES = ("npair", "nslot", "nsingle")
+CONSTRAINT_SIZES = ("nshape", "npair", "nslot", "nsingle")
 
 
 def make_kernel(
@@ -154,7 +154,7 @@ def make_kernel(
             if tables is None:
                 counts = {name: a.pop(name) for name in CONSTRAINT_SIZES} | {"grounded": False}
             else:
-                counts = {"npair": model.npair} | {
+                counts = {"nshape": model.nshape, "npair": model.npair} | {
                     name: getattr(tables, name) for name in ("nslot", "nsingle", "grounded")
                 }
             table = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}

@@ -14,7 +14,7 @@ from .step import Scheme, step
 from .step_adjoint import step_adjoint
 from .world import World
 
-STATUS = {False: 2, True: 10}  # numbers of a step without and with constraints: 1 if finite, and what `step` returns
+STATUS = (2, 6, 10)  # numbers of a step's status: without constraints, with them, and with impacts
 
 
 def rollout(
@@ -22,7 +22,7 @@ def rollout(
     path_q: Any, path_v: Any, last_q: Any, last_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last."""
-    bodies = body_moments(world)
+    bodies, size = body_moments(world), status_size(scheme, world.constraints is not None)
     start_q, start_v, q, v = q, v, memory(world.nq), memory(world.nv)
     copy(world.nq, start_q, q)
     copy(world.nv, start_v, v)
@@ -32,14 +32,20 @@ def rollout(
         path_v.row(s).prefetch(world.nv)
         for t in loop(segment_end(s, steps, every), start=s * every):
             controls.row(t + 1).prefetch(world.nu)
-            status.row(t).prefetch(STATUS[world.constraints is not None])
+            status.row(t).prefetch(size)
             u = local(world.nu, controls.row(t))
             numbers = step(world, bodies, scheme, q, v, u, at_time(wrenches, t), h, impulses)
-            status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), *numbers))
+            status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), *numbers)[:size])
         copy(world.nq, q, path_q.row(s))
         copy(world.nv, v, path_v.row(s))
     copy(world.nq, q, last_q)
     copy(world.nv, v, last_v)
+
+
+def status_size(scheme: Scheme, constrained: bool) -> int:
+    """How many numbers there are of a step: 1 if finite, and the first of those that `step` returns."""
+    impacts = scheme.stepping is not None and scheme.stepping.impacts
+    return STATUS[constrained + (constrained and impacts)]
 
 
 def rollout_adjoint(

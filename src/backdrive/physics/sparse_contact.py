@@ -28,7 +28,6 @@ from .system import COMPONENTS
 
 SOLID = 15  # center, axes, size
 BOX = 11  # center; half sides along the world's axes; half sides along the shape's own, and what is around them; motion
-BOUND = 13  # of a shape, all times its size: middle (3), half sides (3 x 3) in its own frame, rounding (of size[0])
 STUFF = 3  # friction, restitution, softness: the end of a shape's record
 MATTER = STUFF + 3  # ... and size (m), 1 / mass of its body (1/kg), 1 if it does not move
 
@@ -61,6 +60,14 @@ def bounding_box(solid: Solid, bound: Vec, size: Scalar, motion: Vec, left: Scal
     around = ball + 0.5 * MARGIN * size + moves
     extent = sp.rotate(tuple(absolute(x) for x in solid.axes), half)
     return (*center, *(x + around for x in extent), *half, around, moves)
+
+
+def is_within(box: Vec, wide: Vec) -> Any:
+    """Whether a box lies in another, given by its center and half sides (mask)."""
+    within: Any = True
+    for k in range(3):
+        within = within & (absolute(box[k] - wide[k]) + box[3 + k] <= wide[3 + k])
+    return within
 
 
 def are_near(a: Solid, b: Solid, box_a: Vec, box_b: Vec) -> Any:
@@ -239,6 +246,20 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
         rate = select(on, stepping.solver.erp / left * violation(touch.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
         return [*(y for row in pushes for y in row), *coupling, *b, *inverse, extra, mu, rate]
+
+    return numbers
+
+
+def contact_force(form: ContactForm, facts: tuple[Vec, Vec], h: Scalar) -> Callable[..., list[Scalar]]:
+    """FORCE numbers as a function of a touch and its impulses: the mean force over the step, on the first shape."""
+
+    def numbers(*x: Scalar) -> list[Scalar]:
+        touched, impulses = split(x, 7, form.rows)
+        touch, force = Touch(touched[0], touched[1:4], touched[4:7]), sp.ZERO3
+        rows = contact_rows(touch, 0.5 * (facts[1][2] - facts[0][2]), form.body.dim, form.directions)
+        for impulse, row in zip(impulses, rows, strict=True):
+            force = sp.add(force, sp.scale(impulse / h, row.force))
+        return [*force, *rows[0].point]
 
     return numbers
 

@@ -10,11 +10,12 @@ from ..compiler import Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table
 from ..model import layout
 from . import sparse_packs, sparse_sweeps
 from .arrays import split
+from .bounds import BOUND
 from .collision import TOUCH
+from .contact import FORCE
 from .solids import Hull
 from .sparse_body import BodyForm, finish, finish_inputs, free_motion
 from .sparse_contact import (
-    BOUND,
     BOX,
     MATTER,
     SOLID,
@@ -24,7 +25,9 @@ from .sparse_contact import (
     are_near,
     bounding_box,
     contact_block,
+    contact_force,
     is_near_plane,
+    is_within,
     meet,
     solid_of,
     to_solid,
@@ -75,6 +78,7 @@ def bodies_adjoint(form: BodyForm) -> Kernel:
 
 
 FINISH = ("constants", "free", "y", "shift")
+FINISH_ROWS = [Rows("constants"), Rows("free"), Picked("y"), Picked("shift")]
 
 
 def _finish_inputs(form: BodyForm, a: dict[str, Any]) -> list[Any]:
@@ -91,7 +95,7 @@ def finishing(form: BodyForm) -> Kernel:
         a["v"].put(0, state[form.nq :])
 
     outputs = [Rows("q", writable=True), Rows("v", writable=True)]
-    return _kernel("finish", form, [*map(Rows, FINISH), *outputs, Number("h")], body, unroll=True)
+    return _kernel("finish", form, [*FINISH_ROWS, *outputs, Number("h")], body, unroll=True)
 
 
 @functools.cache
@@ -108,7 +112,7 @@ def finishing_adjoint(form: BodyForm) -> Kernel:
         a["shift_bar"].put(0, shift_bar)
 
     outputs = [Rows(name, writable=True) for name in ("free_bar", "y_bar", "shift_bar")]
-    arguments = [*map(Rows, (*FINISH, "q_bar", "v_bar")), *outputs, Number("h")]
+    arguments = [*FINISH_ROWS, Rows("q_bar"), Rows("v_bar"), *outputs, Number("h")]
     return _kernel("finish_adjoint", form, arguments, body, unroll=True)
 
 
@@ -117,7 +121,7 @@ def finishing_adjoint(form: BodyForm) -> Kernel:
 
 @functools.cache
 def shapes(form: BodyForm) -> Kernel:
-    """Of every shape that is no plane: itself in the world, and a box around it."""
+    """Of every shape that is no plane: itself in the world, a box around it, and whether that is in a wider one."""
 
     def body(**a: Any) -> None:
         motion = a["motion"].get(0, 18)
@@ -125,10 +129,11 @@ def shapes(form: BodyForm) -> Kernel:
         size = a["matter"].get(0, MATTER)[STUFF]
         left = a["h"] * form.part_of_step()
         a["solids"].put(0, solid)
-        a["boxes"].put(0, bounding_box(to_solid(tuple(solid)), a["bounds"].get(0, BOUND), size, motion, left))
+        box = bounding_box(to_solid(tuple(solid)), a["bounds"].get(0, BOUND), size, motion, left)
+        a["boxes"].put(0, (*box, select(is_within(box, a["wide"].get(0, 6)), 1.0, 0.0)))
 
     arguments = [
-        Rows("records"), Rows("matter"), Rows("bounds"), Picked("motion"), Rows("solids", writable=True),
+        Rows("records"), Rows("matter"), Rows("bounds"), Rows("wide"), Picked("motion"), Rows("solids", writable=True),
         Rows("boxes", writable=True), Number("h"),
     ]  # fmt: skip
     return _kernel("shapes", form, arguments, body, unroll=True)
@@ -243,14 +248,16 @@ def contacts(form: ContactForm) -> Kernel:
 
 @functools.cache
 def contacts_adjoint(form: ContactForm) -> Kernel:
-    """Gradients with respect to what `contacts` reads, from those with respect to the blocks (1/d: times 1/d)."""
+    """Gradients with respect to what `contacts` reads, from those with respect to the blocks (1/d: times 1/d), which
+    are in reverse order."""
     size, rows = sum(form.block), form.rows
     names = [f"{name}_bar" for name in CONTACT]
 
     def body(**a: Any) -> None:
         function, inputs = _contact(form, a)
-        seeds = list(a["blocks_bar"].get(pack_number(), size))
-        inverse = a["blocks"].get(pack_number(), size)[size - 3 - rows : size - 3]
+        back = a["registers"] - 1 - pack_number()
+        seeds = list(a["blocks_bar"].get(back, size))
+        inverse = a["blocks"].get(back, size)[size - 3 - rows : size - 3]
         for r, x in enumerate(inverse):
             seeds[size - 3 - rows + r] = seeds[size - 3 - rows + r] / x
         _, gradient = vjp(function, inputs, seeds)
@@ -259,8 +266,43 @@ def contacts_adjoint(form: ContactForm) -> Kernel:
             a[name].put(0, part)
 
     outputs = [Rows(name, writable=True) for name in names]
-    arguments = [*map(Picked, CONTACT), Packs("blocks"), Packs("blocks_bar"), *outputs, Number("h")]
+    blocks = [Packs("blocks"), Packs("blocks_bar"), Integer("registers")]
+    arguments = [*map(Picked, CONTACT), *blocks, *outputs, Number("h")]
     return _kernel("contacts_adjoint", form, arguments, body, unroll=True)
+
+
+FORCED = ("touch", "matter_a", "matter_b", "impulses")
+
+
+def _force(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
+    facts = tuple(a[f"matter_{end}"].get(0, MATTER)[STUFF:] for end in "ab")
+    return contact_force(form, facts, a["h"]), [*a["touch"].get(0, 7), *a["impulses"].get(0, form.rows)]
+
+
+@functools.cache
+def forces(form: ContactForm) -> Kernel:
+    """Of contacts: `contact_force`."""
+
+    def body(**a: Any) -> None:
+        function, inputs = _force(form, a)
+        a["out"].put(0, function(*inputs))
+
+    return _kernel("forces", form, [*map(Picked, FORCED), Rows("out", writable=True), Number("h")], body, unroll=True)
+
+
+@functools.cache
+def forces_adjoint(form: ContactForm) -> Kernel:
+    """touch_bar (7 numbers), impulses_bar: from the bars of the forces."""
+
+    def body(**a: Any) -> None:
+        function, inputs = _force(form, a)
+        _, gradient = vjp(function, inputs, a["out_bar"].get(0, FORCE))
+        a["touch_bar"].put(0, gradient[:7])
+        a["impulses_bar"].put(0, gradient[7:])
+
+    outputs = [Rows("touch_bar", writable=True), Rows("impulses_bar", writable=True)]
+    arguments = [*map(Picked, FORCED), Rows("out_bar"), *outputs, Number("h")]
+    return _kernel("forces_adjoint", form, arguments, body, unroll=True)
 
 
 def _with_form(function: Callable[..., None], form: ContactForm, arguments: Sequence[Any]) -> Kernel:
@@ -270,34 +312,38 @@ def _with_form(function: Callable[..., None], form: ContactForm, arguments: Sequ
 _SWEPT = [Packs("blocks"), Packs("impulses", writable=True), Packs("y", writable=True)]
 
 
+_GROUPS = [Ints("starts"), Ints("ends"), Ints("group_packs"), Ints("group_rows"), Table("momentum")]
+_DEEP = [Ints("starts"), Ints("ends"), Ints("deep"), Ints("deep_packs")]
+
+
 @functools.cache
 def solving(form: ContactForm) -> Kernel:
-    tables = [Packs("worst", writable=True), Ints("starts"), Ints("ends"), Ints("made", writable=True)]
-    integers = [Integer(name) for name in ("packs", "width", "most", "ring")]
-    return _with_form(sparse_sweeps.solve, form, [*_SWEPT, *tables, *integers, Number("tolerance")])
+    outputs = [Packs(name, writable=True) for name in ("final", "final_y", "modes", "worst")]
+    integers = [Ints(name, writable=True) for name in ("made", "paces", "deep", "deep_packs")]
+    sizes = [Integer(name) for name in ("groups", "registers", "width", "most", "ring")]
+    arguments = [*_SWEPT, *_GROUPS, *outputs, *integers, *sizes, Number("tolerance")]
+    return _with_form(sparse_sweeps.solve, form, arguments)
 
 
 @functools.cache
 def solving_adjoint(form: ContactForm) -> Kernel:
-    tables = [Ints("starts"), Ints("ends")]
     bars = [Packs(name, writable=True) for name in ("y_bar", "impulses_bar", "before_bar", "blocks_bar", "work")]
-    integers = [Integer(name) for name in ("packs", "width", "made", "ring")]
-    return _with_form(sparse_sweeps.solve_adjoint, form, [*_SWEPT, *tables, *bars, *integers])
+    sizes = [Integer(name) for name in ("groups", "registers", "width", "most", "ring")]
+    arguments = [*_SWEPT, *_GROUPS, Ints("made"), Ints("paces"), *bars, *sizes]
+    return _with_form(sparse_sweeps.solve_adjoint, form, arguments)
 
 
 @functools.cache
 def correcting(form: ContactForm) -> Kernel:
-    tables = [Ints("starts"), Ints("ends"), Ints("chosen"), Ints("made", writable=True)]
-    integers = [Integer("packs"), Integer("most"), Integer("step")]
-    return _with_form(sparse_sweeps.correct, form, [*_SWEPT, *tables, *integers, Number("tolerance")])
+    sizes = [Ints("made", writable=True), Integer("groups"), Integer("most"), Integer("step")]
+    return _with_form(sparse_sweeps.correct, form, [*_SWEPT, *_DEEP, *sizes, Number("tolerance")])
 
 
 @functools.cache
 def correcting_adjoint(form: ContactForm) -> Kernel:
-    tables = [Ints("starts"), Ints("ends"), Ints("chosen")]
     bars = [Packs("impulses_bar", writable=True), Packs("blocks_bar", writable=True)]
-    integers = [Integer("packs"), Integer("made"), Integer("step")]
-    return _with_form(sparse_sweeps.correct_adjoint, form, [*_SWEPT, *tables, *bars, *integers])
+    sizes = [Integer("groups"), Integer("registers")]
+    return _with_form(sparse_sweeps.correct_adjoint, form, [*_SWEPT, *_DEEP, Ints("made"), *bars, *sizes])
 
 
 ARRANGED = ("touch_at", "body_a_at", "body_b_at", "shape_a_at", "shape_b_at", "old_at")
@@ -306,7 +352,7 @@ ARRANGED = ("touch_at", "body_a_at", "body_b_at", "shape_a_at", "shape_b_at", "o
 @functools.cache
 def arranging() -> Kernel:
     reads = ("slot", "pair", "key", "body_a", "body_b", "shape_a", "shape_b", "old_key", "old_place")
-    writes = ("ends", "starts", "place", *ARRANGED, "sizes")
+    writes = ("ends", "starts", "group_packs", "group_rows", "row_of", "place", *ARRANGED, "sizes")
     integers = ("contacts", "old", "bodies", "lanes", "open", "no_touch", "no_shape", "no_old")
     arguments = [*map(Ints, reads), *(Ints(name, writable=True) for name in writes), *map(Integer, integers)]
     return _kernel("arrange", None, arguments, sparse_packs.arrange)

@@ -122,7 +122,7 @@ def step_through_impacts(
     impulses: Any, forces: Any,
 ) -> Vec:  # fmt: skip
     """As `step`, in stretches."""
-    impacts, numbers = Impacts(world, h), memory(5)
+    impacts, numbers = Impacts(world, scheme.integrator, h), memory(5)
     zero(5, numbers)
     impacts.begin()
     for i in while_any(lambda: impacts.going, most_stretches(world)):
@@ -137,7 +137,8 @@ def step_through_impacts(
             add_forces(world.constraints, outcome, passage.part / h, going, forces)
         for k, x in enumerate((now.dynamics.clipped, outcome.residual, outcome.touching, outcome.depth)):
             numbers[k] = select(going, maximum(numbers[k], x), numbers[k])
-        numbers[4] = numbers[4] + select(going, to_float(i + 1) * outcome.modes, 0.0)
+        late = select(passage.found & ~passage.timed, 0.5, 0.0)
+        numbers[4] = numbers[4] + select(going, to_float(i + 1) * (outcome.modes + late), 0.0)
     fallbacks = select(impacts.going, 1.0, impacts.fallbacks[0])  # or the step did not get to its end
     counts = (impacts.count[0], fallbacks, impacts.simultaneous[0], impacts.guarded[0])
     return (*(numbers[k] for k in range(5)), *counts)

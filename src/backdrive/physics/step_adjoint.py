@@ -66,7 +66,7 @@ def step_adjoint(
         now = stretch(world, bodies, scheme, q, v, *given, h, impulses, adjoint=True)
         stretch_adjoint(world, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
         return
-    impacts, timing = Impacts(world, h), Timing(world, h, constants_bar, forces_bar)
+    impacts, timing = Impacts(world, scheme.integrator, h), Timing(world, h, constants_bar, forces_bar)
     position, velocity, before_q, before_v = (memory(n) for n in (world.nq, world.nv) * 2)
     most, last, ends, more, further = most_stretches(world), counters(1), counters(1), memory(1), memory(1)
     last[0], more[0] = most, 1.0

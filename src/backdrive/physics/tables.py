@@ -14,12 +14,13 @@ import numpy as np
 
 from ..model import layout
 from ..model.layout import NV, Kind, ShapeKind
-from .collision import PAIRS, extent
+from .bounds import BOUND, bound_factors, extent
+from .collision import PAIRS
 
 HEAD = (
     "shape", "pair", "limit", "friction", "equality", "path",  # where these tables start
     "shape_constants", "limit_constants", "friction_constants", "equality_constants",  # in the model's constants
-    "radius", "contact",  # in the floats
+    "bound", "contact",  # in the floats
     "nlimit", "nfriction", "nequality",
 )  # fmt: skip
 GROUP = 3  # of a kind of pairs: first pair, one past the last, first slot
@@ -38,8 +39,8 @@ INVERSE_MASS = 2  # of every link: 1 / kg, 1 / (kg m²)
 
 
 class Tables(NamedTuple):
-    """ints, floats: tables for the kernel (floats: INVERSE_MASS of every link, radii of the shapes' hulls before they
-    are scaled, CONTACT of the pairs, hulls). nslot: contacts that there can be; pair_of_slot: the pair of each.
+    """ints, floats: tables for the kernel (floats: INVERSE_MASS of every link, BOUND of the shapes, CONTACT of the
+    pairs, hulls). nslot: contacts that there can be; pair_of_slot: the pair of each.
     nsingle: other rows that there can be. kinds: the kinds of pairs that occur (their places in PAIRS). grounded: the
     second shape of every pair belongs to the world.
     """
@@ -66,9 +67,8 @@ def constraint_tables(model: Any) -> Tables | None:
     paths = Paths(model, int(starts[-1]))
     links = model.shape_link.tolist()
     masses = _inverse_masses(model).ravel()
-    radii = [_hull_radius(model, row) for row in model.shape_hull]
-    contacts = _contacts(model, radii)
-    before = len(masses) + len(radii) + len(contacts)
+    bounds, contacts = _bounds(model), _contacts(model)
+    before = len(masses) + len(bounds) + len(contacts)
     hulls = model.shape_hull + before * np.array([1, 0, 1, 0, 1, 0])  # offsets and counts
     shapes = np.column_stack([model.shape_link + 1, hulls])
     pairs = [[a, b, *paths.support(links[a], links[b])] for a, b in model.pairs.tolist()]
@@ -82,11 +82,11 @@ def constraint_tables(model: Any) -> Tables | None:
         *starts,
         layout.shape_start(*sizes), layout.limit_start(*sizes, *counts[:1]),
         layout.friction_start(*sizes, *counts[:2]), layout.equality_start(*sizes, *counts),
-        len(masses), len(masses) + len(radii), model.nlimit, model.nfriction, model.nequality,
+        len(masses), len(masses) + len(bounds), model.nlimit, model.nfriction, model.nequality,
     ]  # fmt: skip
     parts = [np.array(part, dtype=np.int64).ravel() for part in (shapes, pairs, limits, frictions, equalities)]
     ints = np.concatenate([head, groups, *parts, paths.dofs]).astype(np.int64)
-    floats = np.concatenate([masses, radii, contacts, model.hull_geometry])
+    floats = np.concatenate([masses, bounds, contacts, model.hull_geometry])
     nsingle = model.nlimit + model.nfriction + model.nequality
     grounded = all(links[b] < 0 for _, b in model.pairs.tolist())
     return Tables(ints, floats, len(pair_of_slot), np.array(pair_of_slot, dtype=np.int64), nsingle, kinds, grounded)
@@ -159,13 +159,19 @@ class Paths:
         return [*ends, *self.stretch(meeting, common, True)]
 
 
-def _hull_radius(model: Any, hull: np.ndarray) -> float:
+def _vertices(model: Any, hull: np.ndarray) -> np.ndarray:
     start, count = hull[:2]
-    vertices = model.hull_geometry[start : start + 3 * count].reshape(-1, 3)
-    return float(np.linalg.norm(vertices, axis=1).max(initial=0.0))
+    return model.hull_geometry[start : start + 3 * count].reshape(-1, 3)
 
 
-def _contacts(model: Any, radii: list[float]) -> np.ndarray:
+def _bounds(model: Any) -> np.ndarray:
+    """BOUND numbers of all shapes, flat."""
+    shapes = zip(model.shape_kind, model.shape_hull, strict=True)
+    rows = [bound_factors(ShapeKind(kind), _vertices(model, hull)) for kind, hull in shapes]
+    return np.array(rows, dtype=np.float64).reshape(-1, BOUND).ravel()
+
+
+def _contacts(model: Any) -> np.ndarray:
     """CONTACT numbers of all pairs, flat.
 
     Between two bodies a force acts midway between the surfaces: momentum is conserved, also before they touch. What
@@ -173,10 +179,9 @@ def _contacts(model: Any, radii: list[float]) -> np.ndarray:
     """
     start = layout.shape_start(model.nlink, model.nq, model.nu)
     records = model.constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
-    kinds = [ShapeKind(kind) for kind in model.shape_kind]
     size = [
-        np.inf if kind == ShapeKind.PLANE else float(extent(kind, record[layout.SIZE : layout.SIZE + 3], radius))
-        for kind, record, radius in zip(kinds, records, radii, strict=True)
+        extent(ShapeKind(kind), record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
+        for kind, record, hull in zip(model.shape_kind, records, model.shape_hull, strict=True)
     ]
     link = model.shape_link
     rows = [[min(size[a], size[b]), 0.5 * (int(link[b] < 0) - int(link[a] < 0))] for a, b in model.pairs.tolist()]

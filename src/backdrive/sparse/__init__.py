@@ -3,7 +3,9 @@
 stages      kernels on numpy arrays
 tables      a model's bodies and shapes, as the stages see them
 broad       which shapes are near each other
-packing     contacts, and the order in which they are solved
-step        one step and its derivative
+memory      arrays that are used again
+step        one step
+adjoint     its derivative
 rollout     many of them, of a batch of worlds
+forces      of the contacts along a rollout
 """

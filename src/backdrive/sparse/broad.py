@@ -7,11 +7,12 @@ box; of these, every step takes the ones that are near. So what it takes does no
 from __future__ import annotations
 
 import itertools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..model.layout import ShapeKind
+from ..physics.sparse_contact import BOX
 from .memory import Memory
 from .stages import Stage
 from .tables import Tables
@@ -23,23 +24,35 @@ LEVEL = 3.0  # ratio of the sizes of boxes, at most, that one grid is for
 
 
 class Group(NamedTuple):
-    """Pairs `first` to `end` are of two classes of shapes."""
+    """Pairs `first` to `end` are of two classes of shapes, a and b; shapes and bodies: of each pair, two arrays."""
 
     first: int
     end: int
     a: int
     b: int
+    slots: int
+    shapes: tuple[Array, Array]
+    bodies: tuple[Array, Array]
 
 
-class Pairs(NamedTuple):
-    """Pairs a, b of shapes, sorted by their classes. slots: places for contacts of each; key: tells pairs apart, and
-    grows."""
+class Pairs:
+    """Pairs a, b of shapes, sorted by their classes.
 
-    a: Array
-    b: Array
-    key: Array
-    slots: Array
-    groups: list[Group]
+    key: tells pairs apart, and grows. slots: places for contacts of each; first_slot: of each; pair_of_slot.
+    """
+
+    def __init__(self, body: Array, a: Array, b: Array, key: Array, slots: Array, groups: list[Any]) -> None:
+        self.a, self.b, self.key, self.slots = a, b, key, slots
+        self.body_a, self.body_b = body[a], body[b]
+        self.first_slot = np.cumsum(slots) - slots
+        self.pair_of_slot = np.repeat(np.arange(len(slots)), slots)
+        self.groups = [self._group(*group) for group in groups]
+        self.meetings: Any = None  # how contacts are found between them,
+        self.arranged: Any = None  # and what was made of these last
+
+    def _group(self, first: int, end: int, a: int, b: int) -> Group:
+        shapes, bodies = ((x[first:end], y[first:end]) for x, y in ((self.a, self.b), (self.body_a, self.body_b)))
+        return Group(first, end, a, b, int(self.slots[first]), shapes, bodies)
 
 
 class Neighbours:
@@ -47,38 +60,49 @@ class Neighbours:
 
     def __init__(self, tables: Tables, near: Stage, near_plane: Stage) -> None:
         self.tables, self._near, self._near_plane = tables, near, near_plane
-        self._boxes: Array | None = None  # center, half sides; wider
+        self.boxes = np.full((tables.nsolid, 6), np.nan, near.dtype)  # center, half sides; wider
+        self._a = self._b = self._key = self._slots = self._edges = np.zeros(0, np.int64)
+        self._first_plane = 0
+        self._classes: list[tuple[int, int]] = []
+        self._flags = np.zeros(0, bool)  # which are near now
+        self._pairs: Pairs | None = None
 
     def find(self, memory: Memory, solids: Array, boxes: Array) -> Pairs:
         """All pairs that are near; solids, boxes: numbers of SOLID and BOX."""
-        kept = self._boxes
-        if kept is None or not (np.abs(boxes[:, :3] - kept[:, :3]) + boxes[:, 3:6] <= kept[:, 3:]).all():
+        if not boxes[:, BOX].all():
             self._search(solids, boxes)
-        a, b, split = self._a, self._b, self._first_plane
-        flags = memory.array("near", len(a) + 64)
+        split, count = self._first_plane, len(self._a)
+        flags, rest = memory.array("near", split + 64), memory.array("near planes", count - split + 64)
         if split:
-            values = {"solid_a": (solids, a), "solid_b": (solids, b), "box_a": (boxes, a), "box_b": (boxes, b)}
-            self._near(split, **values, flags=flags)
-        near = flags[:split] > 0.5
-        if split < len(a):
-            a_, b_ = a[split:], b[split:]
-            values = {"solid_a": (solids, a_), "solid_b": (solids, b_), "box_a": (boxes, a_)}
-            self._near_plane(len(a_), **values, flags=flags)
-            near = np.concatenate([near, flags[: len(a_)] > 0.5])
-        chosen = near.nonzero()[0]
+            a, b = self._a[:split], self._b[:split]
+            self._near(split, solid_a=(solids, a), solid_b=(solids, b), box_a=(boxes, a), box_b=(boxes, b), flags=flags)
+        if split < count:
+            a, b = self._a[split:], self._b[split:]
+            self._near_plane(count - split, solid_a=(solids, a), solid_b=(solids, b), box_a=(boxes, a), flags=rest)
+        near = np.concatenate([flags[:split], rest[: count - split]]) > 0.5
+        if self._pairs is None or not np.array_equal(near, self._flags):
+            self._flags, self._pairs = near, self._chosen(near.nonzero()[0])
+        return self._pairs
+
+    def _chosen(self, chosen: Array) -> Pairs:
         edges = np.searchsorted(chosen, self._edges).tolist()
         groups = [
-            Group(first, end, *classes)
+            (first, end, *classes)
             for (first, end), classes in zip(itertools.pairwise(edges), self._classes, strict=True)
             if first < end
         ]
-        return Pairs(a[chosen], b[chosen], self._key[chosen], self._slots[chosen], groups)
+        a, b, key, slots = (x[chosen] for x in (self._a, self._b, self._key, self._slots))
+        return Pairs(self.tables.body, a, b, key, slots, groups)
+
+    def forget(self) -> None:
+        """What was found, since a plane is somewhere else now."""
+        self.boxes = np.full_like(self.boxes, np.nan)
 
     def _search(self, solids: Array, boxes: Array) -> None:
         tables = self.tables
         wide = boxes[:, :6].copy()
         wide[:, 3:] += (SKIN * tables.size[: tables.nsolid] + AHEAD * boxes[:, 10])[:, None]
-        self._boxes = wide
+        self.boxes, self._pairs = wide, None
         a, b = overlapping(wide)
         allowed = tables.touching[a, b]
         planes = [near_planes(wide, solids[tables.nsolid + k]) for k in range(tables.nshape - tables.nsolid)]
@@ -135,15 +159,10 @@ def _adjacent(chosen: Array, others: Array, low: Array, cell: float) -> tuple[Ar
     across = np.array([int(size[1]) * int(size[2]), int(size[2]), 1])
     number = place.astype(np.int64) @ across
     order = np.argsort(number, kind="stable")
-    cells, start, count = np.unique(number[order], return_index=True, return_counts=True)
-    mine = number[np.searchsorted(others, chosen)]
-    firsts, seconds = [], []
-    for step in itertools.product((-1, 0, 1), repeat=3):
-        wanted = mine + int(np.dot(step, across))
-        at = np.minimum(np.searchsorted(cells, wanted), len(cells) - 1)
-        counts = np.where(cells[at] == wanted, count[at], 0)
-        pair = np.repeat(np.arange(len(chosen)), counts)
-        within = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
-        firsts.append(chosen[pair])
-        seconds.append(others[order[start[at[pair]] + within]])
-    return np.concatenate(firsts), np.concatenate(seconds)
+    number, mine = number[order], number[np.searchsorted(others, chosen)]
+    rows = [x * int(across[0]) + y * int(across[1]) for x in (-1, 0, 1) for y in (-1, 0, 1)]
+    wanted = (mine[:, None] + np.array(rows)).ravel()  # three cells along the last axis follow each other
+    start, end = np.searchsorted(number, wanted - 1), np.searchsorted(number, wanted + 1, side="right")
+    counts = end - start
+    within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+    return np.repeat(np.repeat(chosen, len(rows)), counts), others[order[np.repeat(start, counts) + within]]

@@ -16,27 +16,37 @@ class Memory:
     def __init__(self, dtype: Any) -> None:
         self.dtype = np.dtype(dtype)
         self._arrays: dict[str, Array] = {}
+        self._views: dict[str, Array] = {}
 
     def array(self, name: str, *shape: int, dtype: Any = None) -> Array:
-        """An array that starts at a multiple of ALIGNMENT, with whatever was in it."""
+        """An array that starts at a multiple of ALIGNMENT, with whatever was in it, at first zeros; of the same shape,
+        the same one."""
+        view = self._views.get(name)
+        if view is not None and view.shape == shape:
+            return view
         size = 1
         for n in shape:
             size *= n
         memory = self._arrays.get(name)
         if memory is None or len(memory) < size:
             memory = self._arrays[name] = _aligned(size + size // 2, self.dtype if dtype is None else np.dtype(dtype))
-        return memory[:size].reshape(shape)
+        view = self._views[name] = memory[:size].reshape(shape)
+        return view
 
-    def zeros(self, name: str, *shape: int) -> Array:
-        array = self.array(name, *shape)
+    def zeros(self, name: str, *shape: int, dtype: Any = None) -> Array:
+        array = self.array(name, *shape, dtype=dtype)
         array.fill(0)
         return array
+
+    def size(self) -> int:
+        """Bytes."""
+        return sum(memory.nbytes for memory in self._arrays.values())
 
     def integers(self, name: str, *shape: int) -> Array:
         return self.array(name, *shape, dtype=np.int64)
 
 
 def _aligned(size: int, dtype: np.dtype) -> Array:
-    memory = np.empty(size * dtype.itemsize + ALIGNMENT, np.uint8)
+    memory = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % ALIGNMENT
     return memory[start : start + size * dtype.itemsize].view(dtype)

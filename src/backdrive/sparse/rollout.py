@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -19,6 +20,7 @@ from .step import Engine, Impulses, Outcome
 from .tables import Numbers
 
 Array = np.ndarray
+MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
 _numbers = itertools.count(2)  # 0 and 1 say whether a rollout has a path
 _records: weakref.WeakValueDictionary[int, Record] = weakref.WeakValueDictionary()
 _last = threading.local()
@@ -33,45 +35,59 @@ class Record:
         _records[self.number] = self
 
 
-def last_record() -> Record | None:
-    """Of this thread's last rollout; it is given away."""
-    record, _last.record = getattr(_last, "record", None), None
-    return record
-
-
 class SparseProgram:
     """Rollouts of a model in its sparse form."""
 
     def __init__(self, model: Model, h: float, scheme: Scheme, directions: int, bits: int, threads: int) -> None:
         self.model, self.threads, self._make = model, threads, (h, scheme, directions, bits)
         self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
+        self._worlds: dict[tuple[bool, bool], list[World]] = {}  # that nobody uses now
+
+    @staticmethod
+    def last_record() -> Record | None:
+        """Of this thread's last rollout; it is given away."""
+        record, _last.record = getattr(_last, "record", None), None
+        return record
 
     def engine(self, bounces: bool, wrenches: bool) -> tuple[Engine, Adjoint]:
         key = (bounces, wrenches)
         if key not in self._engines:
             engine = Engine(self.model, *self._make, *key)
-            self._engines[key] = engine, Adjoint(engine)
+            self._engines[key], self._worlds[key] = (engine, Adjoint(engine)), []
         return self._engines[key]
+
+    @contextlib.contextmanager
+    def world(self, bounces: bool, wrenches: bool, constants: Array) -> Iterator[World]:
+        """One with these constants. Its memory, and the neighbours it has found, are of use to the next one."""
+        engine, free = self.engine(bounces, wrenches), self._worlds[bounces, wrenches]
+        if free:
+            world = free.pop()
+            world.take(constants)
+        else:
+            world = World(*engine, constants)
+        yield world
+        if world.memory.size() < MOST_KEPT:
+            free.append(world)
 
     def run(
         self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int], constants: Tensor,
         bounces: bool,
     ) -> None:  # fmt: skip
         """As `Program.run`, of rollouts and their adjoint."""
-        arrays = {name: _array(x) for name, x in rows.items()}
-        numbers = _array(constants)
-        engine, adjoint = self.engine(bounces, "wrenches" in rows)
+        arrays = {name: as_array(x) for name, x in rows.items()}
+        numbers = as_array(constants)
+        wrenches = "wrenches" in rows
         record = Record(batch) if form == "rollout" else _records.get(integers["record"])
         _last.record = record if form == "rollout" else None
 
         def one(k: int) -> None:
-            world = World(engine, adjoint, numbers[k] if numbers.ndim == 2 else numbers)
             own = {name: x[k] if x.ndim == 2 else x[:, k] for name, x in arrays.items()}
-            if form == "rollout":
-                assert record is not None
-                record.starts[k] = world.rollout(own, **integers)
-            else:
-                world.rollout_adjoint(own, None if record is None else record.starts[k], **integers)
+            with self.world(bounces, wrenches, numbers[k] if numbers.ndim == 2 else numbers) as world:
+                if form == "rollout":
+                    assert record is not None
+                    record.starts[k] = world.rollout(own, **integers)
+                else:
+                    world.rollout_adjoint(own, None if record is None else record.starts[k], **integers)
 
         one(0)  # (which compiles)
         if batch > 1:
@@ -86,6 +102,14 @@ class World:
         self.engine, self.adjoint = engine, adjoint
         self.memory, self.near = Memory(engine.dtype), engine.neighbours()
         self.numbers = Numbers(engine.tables, engine.body, np.ascontiguousarray(constants))
+
+    def take(self, constants: Array) -> None:
+        """These are its constants from now on."""
+        before, tables = self.numbers, self.engine.tables
+        self.numbers = Numbers(tables, self.engine.body, np.ascontiguousarray(constants))
+        planes = slice(tables.nsolid, None)
+        if not np.array_equal(self.numbers.records[planes], before.records[planes]):
+            self.near.forget()
 
     def steps(
         self, a: dict[str, Array], q: Array, v: Array, warm: Impulses | None, first: int, end: int,
@@ -166,7 +190,7 @@ class World:
         return starts
 
 
-def _array(x: Tensor) -> Array:
+def as_array(x: Tensor) -> Array:
     """The numbers of a tensor; those of one that torch negates when it is read, or that owns no memory, are a copy."""
     x = x.detach().resolve_neg()
     return (x if x.data_ptr() or not x.numel() else x.clone()).numpy()

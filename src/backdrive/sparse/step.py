@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,12 +12,12 @@ from ..compiler.target import host
 from ..model import Model, layout
 from ..physics import sparse_kernels as kernels
 from ..physics.collision import TOUCH
-from ..physics.contact import ABOUT
+from ..physics.contact import FORCE
 from ..physics.gauss_seidel import ProjectedGaussSeidel
 from ..physics.sparse_body import BodyForm
 from ..physics.sparse_contact import BOX, SOLID, ContactForm, PairForm, to_hull
 from ..physics.sparse_packs import OPEN, SLOTS
-from ..physics.sparse_sweeps import stride
+from ..physics.sparse_sweeps import MOMENTUM, PERIOD, stride
 from ..physics.spatial import IDENTITY
 from ..physics.step import Scheme
 from .broad import Neighbours, Pairs
@@ -43,7 +44,8 @@ class Impulses:
 class Contacts:
     """What touches. slot: rows of `touches`; pair: of each; place: where it is solved (see `sparse_packs.arrange`).
 
-    at: of every place, which touch, bodies, shapes and old impulse stand there.
+    at: of every place, which touch, bodies, shapes and old impulse stand there. weights: of every place, for
+    `Engine.mode_number`.
     """
 
     count: int
@@ -53,9 +55,23 @@ class Contacts:
     place: Array
     ends: Array
     starts: Array
+    group_packs: Array
+    group_rows: Array
+    row_of: Array
     packs: int
     registers: int
+    groups: int
+    rows: int
     at: dict[str, Array] = field(repr=False)
+    weights: Array = field(repr=False)
+
+    @property
+    def where(self) -> dict[str, Any]:
+        """Packs and groups, as the sweeps are told."""
+        return {
+            "starts": self.starts, "ends": self.ends, "group_packs": self.group_packs, "group_rows": self.group_rows,
+            "groups": self.groups,
+        }  # fmt: skip
 
 
 @dataclass
@@ -63,7 +79,8 @@ class Outcome:
     """A step: the state after it, its impulses and status; and what its derivative reads, in memory that the next step
     uses again.
 
-    made, history: sweeps, and the impulses of each; corrections: the same of positions, in the packs `chosen`.
+    shift: y of corrected positions. corrections: impulses of every sweep for these, if there are any, and
+    corrections_made: how many, in every group.
     """
 
     q: Array
@@ -77,13 +94,29 @@ class Outcome:
     features: list[Array] = field(repr=False)
     contacts: Contacts = field(repr=False)
     blocks: Array = field(repr=False)
-    y: Array = field(repr=False)
+    solved: Solved = field(repr=False)
     shift: Array = field(repr=False)
-    history: Array = field(repr=False)
-    made: int
-    corrections: Array | None = field(default=None, repr=False)
-    corrections_made: int = 0
-    chosen: Array | None = field(default=None, repr=False)
+    corrections: Array | None = field(repr=False)
+    corrections_made: Array = field(repr=False)
+
+
+@dataclass
+class Solved:
+    """What the sweeps came to: impulses [register, row, lane] and y [row, stride] after the last one, `modes` and
+    `residual`; and how: made, how many in every group, paces, with what momentum, and history, history_y, their
+    impulses and y, for up to `most`. deep, deep_packs: where something has penetrated."""
+
+    impulses: Array
+    y: Array
+    modes: Array
+    residual: float
+    made: Array
+    paces: Array
+    history: Array
+    history_y: Array
+    most: int
+    deep: Array
+    deep_packs: Array
 
 
 class Engine:
@@ -102,12 +135,14 @@ class Engine:
         self.left = h * self.body.part_of_step()
         self.tables = Tables(model)
         self.stride = stride(self.body.nv, self.lanes)
+        self.momentum = np.array(MOMENTUM, self.dtype)
         self._floats, self._bounds = (x.astype(self.dtype) for x in (self.tables.floats, self.tables.bounds))
         self._bodies, self._finish, self._shapes = (
             self.stage(make, self.body) for make in (kernels.bodies, kernels.finishing, kernels.shapes)
         )
-        self._blocks, self._solve, self._correct = (
-            self.stage(make, self.form) for make in (kernels.contacts, kernels.solving, kernels.correcting)
+        self._blocks, self._solve, self._correct, self._forces = (
+            self.stage(make, self.form)
+            for make in (kernels.contacts, kernels.solving, kernels.correcting, kernels.forces)
         )
         self._arrange, self._near, self._near_plane = (
             self.stage(make) for make in (kernels.arranging, kernels.near, kernels.near_plane)
@@ -127,26 +162,25 @@ class Engine:
     ) -> Outcome:  # fmt: skip
         """From (q, v), with the impulses of the step before; keep: those of all sweeps."""
         free = self.free_motion(memory, numbers, q, v, wrench)
-        solids, boxes = self.place_shapes(memory, numbers, free)
+        solids, boxes = self.place_shapes(memory, numbers, free, near.boxes)
         pairs = near.find(memory, solids, boxes)
         touches, features = self.meet(memory, numbers, free, solids, pairs)
         contacts = self.arrange(memory, pairs, touches, warm)
         most = self.solver.iterations * (COLD if warm is None else 1)
-        ring = most + 2 if keep else 2
-        history = memory.array("history", ring, contacts.registers, self.form.rows, self.lanes)
+        history = memory.array("history", most + 2 if keep else 2, contacts.registers, self.form.rows, self.lanes)
         blocks = self.make_blocks(memory, numbers, free, touches, contacts, warm, history)
-        y, made, residual = self.solve(memory, contacts, blocks, history, most)
-        shift, *corrected = self.correct(memory, contacts, blocks, keep)
-        q, v = np.empty_like(q), np.empty_like(v)
+        solved = self.solve(memory, contacts, blocks, history, most)
+        shift, corrections, corrections_made = self.correct(memory, contacts, blocks, solved, keep)
+        q, v, own = np.empty_like(q), np.empty_like(v), contacts.row_of[1:]
         self._finish(
-            self.tables.nbody, constants=numbers.links, free=free[1:], y=y[made % ring, 1:], shift=shift[1:],
+            self.tables.nbody, constants=numbers.links, free=free[1:], y=(solved.y, own), shift=(shift, own),
             q=q.reshape(-1, self.body.nq), v=v.reshape(-1, self.body.nv), h=self.h,
         )  # fmt: skip
-        impulses = self.impulses(contacts, history[made % ring])
-        status = self.status(q, v, residual, contacts, impulses, touches, blocks)
+        impulses = self.impulses(contacts, solved.impulses)
+        status = self.status(q, v, contacts, solved, touches)
         return Outcome(
-            q, v, impulses, status, free, solids, pairs, touches, features, contacts, blocks, y, shift, history, made,
-            *corrected,
+            q, v, impulses, status, free, solids, pairs, touches, features, contacts, blocks, solved, shift,
+            corrections, corrections_made,
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ bodies and shapes
@@ -163,16 +197,17 @@ class Engine:
         )  # fmt: skip
         return free
 
-    def place_shapes(self, memory: Memory, numbers: Numbers, free: Array) -> tuple[Array, Array]:
-        """All shapes in the world [nshape, SOLID], and boxes (BOX) around those that are no planes."""
+    def place_shapes(self, memory: Memory, numbers: Numbers, free: Array, wide: Array) -> tuple[Array, Array]:
+        """All shapes in the world [nshape, SOLID], and boxes (BOX) around those that are no planes; a last number is 1
+        where they are in the wide ones."""
         tables, n = self.tables, self.tables.nsolid
         solids, boxes = memory.array("solids", tables.nshape, SOLID + 1), memory.array("boxes", n, BOX + 1)
         planes = numbers.records[n:]
         solids[n:, :3], solids[n:, 3:12] = planes[:, layout.PLACE : layout.PLACE + 3], IDENTITY
         solids[n:, 12:SOLID] = planes[:, layout.SIZE : layout.SIZE + 3]
         self._shapes(
-            n, records=numbers.records, matter=numbers.matter, bounds=self._bounds, motion=(free, tables.body),
-            solids=solids, boxes=boxes, h=self.h,
+            n, records=numbers.records, matter=numbers.matter, bounds=self._bounds, wide=wide,
+            motion=(free, tables.body), solids=solids, boxes=boxes, h=self.h,
         )  # fmt: skip
         return solids, boxes
 
@@ -182,25 +217,37 @@ class Engine:
         self, memory: Memory, numbers: Numbers, free: Array, solids: Array, pairs: Pairs
     ) -> tuple[Array, list[Array]]:
         """TOUCH numbers of all slots of all pairs, and a last row of zeros; features, by groups."""
-        tables, at = self.tables, 0
-        touches = memory.array("touches", int(pairs.slots.sum()) + 1, TOUCH)
+        touches = memory.array("touches", len(pairs.pair_of_slot) + 1, TOUCH)
         touches[-1] = 0.0
-        features: list[Array] = []
+        read = free, solids, touches, numbers.matter
+        if pairs.meetings is None or any(x is not y for x, y in zip(read, pairs.meetings[0], strict=True)):
+            pairs.meetings = read, *self._meetings_of(memory, numbers, free, solids, pairs, touches)
+        _, calls, features = pairs.meetings
+        for call in calls:
+            call()
+        return touches, features
+
+    def _meetings_of(
+        self, memory: Memory, numbers: Numbers, free: Array, solids: Array, pairs: Pairs, touches: Array
+    ) -> tuple[list[Callable[[], None]], list[Array]]:
+        """A call for every group of pairs, and where it puts the features."""
+        tables, at = self.tables, 0
+        calls, features = [], []
         for k, group in enumerate(pairs.groups):
-            n, slots = group.end - group.first, int(pairs.slots[group.first])
+            n = group.end - group.first
             stage, width = self.meeting(group.a, group.b)
             features.append(memory.array(f"features {k}", n, max(1, width)))
             values: dict[str, Any] = {}
-            for end, shape, of_class in zip("ab", (pairs.a, pairs.b), group[2:], strict=True):
-                shapes = shape[group.first : group.end]
-                values |= {f"solid_{end}": (solids, shapes), f"motion_{end}": (free, tables.body[shapes])}
+            for end, shapes, bodies, of_class in zip("ab", group.shapes, group.bodies, group[2:4], strict=True):
+                values |= {f"solid_{end}": (solids, shapes), f"motion_{end}": (free, bodies)}
                 values[f"matter_{end}"] = numbers.matter, shapes
                 hull = zip(kernels.HULL, tables.class_hull[of_class], strict=True)
                 values |= {f"{name}_{end}": x for name, x in hull}
-            found = touches[at : at + n * slots].reshape(n, slots * TOUCH)
-            stage(n, **values, touches=found, features=features[k], floats=self._floats, left=self.left)
-            at += n * slots
-        return touches, features
+            found = touches[at : at + n * group.slots].reshape(n, group.slots * TOUCH)
+            values |= {"touches": found, "features": features[k], "floats": self._floats, "left": self.left}
+            calls.append(stage.prepare(n, **values))
+            at += n * group.slots
+        return calls, features
 
     def pair_form(self, a: int, b: int) -> PairForm:
         """Of pairs of two classes of shapes."""
@@ -220,24 +267,46 @@ class Engine:
 
     def arrange(self, memory: Memory, pairs: Pairs, touches: Array, warm: Impulses | None) -> Contacts:
         """The contacts, and the order in which they are solved."""
-        tables = self.tables
         slot = (touches[:-1, TOUCH - 1] > 0.5).nonzero()[0]
-        pair = np.repeat(np.arange(len(pairs.slots)), pairs.slots)[slot]
-        first = np.cumsum(pairs.slots) - pairs.slots
-        key = pairs.key[pair] * SLOTS + (slot - first[pair])
-        n = len(slot)
-        place, sizes, starts = np.empty(n, np.int64), np.empty(2, np.int64), memory.integers("starts", n + 1)
+        known = pairs.arranged
+        if known is not None and np.array_equal(slot, known.slot):
+            if warm is None:
+                known.at["old_at"] = memory.zeros("no old", len(known.weights), dtype=np.int64)
+                return known
+            if warm.key is known.key or np.array_equal(warm.key, known.key):
+                known.at["old_at"] = known.at["own"]  # in the step before, everything had the same place
+                return known
+        pair = pairs.pair_of_slot[slot]
+        key = pairs.key[pair] * SLOTS + (slot - pairs.first_slot[pair])
+        pairs.arranged = self._arranged(memory, pairs, slot, pair, key, len(touches) - 1, warm)
+        return pairs.arranged
+
+    def _arranged(
+        self, memory: Memory, pairs: Pairs, slot: Array, pair: Array, key: Array, no_touch: int, warm: Impulses | None
+    ) -> Contacts:
+        tables, n = self.tables, len(slot)
+        place, sizes = np.empty(n, np.int64), np.empty(4, np.int64)
+        names = {"starts": n + 1, "group_packs": n + 1, "group_rows": n + 1, "row_of": tables.nbody + 1}
+        into = {name: memory.integers(name, count) for name, count in names.items()}
         ends = memory.integers("ends", n * 2 * self.lanes)
         at = {name: memory.integers(name, n * self.lanes) for name in kernels.ARRANGED}
         old_key, old_place, none = (warm.key, warm.place, len(warm.table) - 1) if warm else (place, place, 0)
         self._arrange(
-            1, slot=slot, pair=pair, key=key, body_a=tables.body[pairs.a], body_b=tables.body[pairs.b],
-            shape_a=pairs.a, shape_b=pairs.b, old_key=old_key, old_place=old_place, ends=ends, starts=starts,
-            place=place, **at, sizes=sizes, contacts=n, old=len(warm.key) if warm else 0, bodies=tables.nbody + 1,
-            lanes=self.lanes, open=OPEN, no_touch=len(touches) - 1, no_shape=tables.nshape, no_old=none,
+            1, slot=slot, pair=pair, key=key, body_a=pairs.body_a, body_b=pairs.body_b, shape_a=pairs.a,
+            shape_b=pairs.b, old_key=old_key, old_place=old_place, ends=ends, **into, place=place, **at, sizes=sizes,
+            contacts=n, old=len(warm.key) if warm else 0, bodies=tables.nbody + 1, lanes=self.lanes, open=OPEN,
+            no_touch=no_touch, no_shape=tables.nshape, no_old=none,
         )  # fmt: skip
-        packs, registers = sizes.tolist()
-        return Contacts(n, slot, pair, key, place, ends, starts[: packs + 1], packs, registers, at)
+        packs, registers, groups, rows = sizes.tolist()
+        places = registers * self.lanes
+        at["own"] = np.full(places, places)
+        at["own"][place] = place
+        weights = np.zeros(places)
+        weights[place] = key % MODES + 1
+        return Contacts(
+            n, slot, pair, key, place, ends, **into, packs=packs, registers=registers, groups=groups, rows=rows, at=at,
+            weights=weights,
+        )  # fmt: skip
 
     def picks(self, numbers: Numbers, free: Array, touches: Array, contacts: Contacts) -> dict[str, Any]:
         """What the block of every place is made of."""
@@ -259,64 +328,80 @@ class Engine:
             self._blocks(contacts.registers * self.lanes, **picks, blocks=blocks, impulses=history, h=self.h)
         return blocks
 
-    def solve(
-        self, memory: Memory, contacts: Contacts, blocks: Array, history: Array, most: int
-    ) -> tuple[Array, int, float]:
-        """Sweeps over all contacts: y of the bodies [sweep, body, stride], how many sweeps, and the residual."""
-        ring, bodies = len(history), self.tables.nbody + 1
-        y = memory.array("y", ring, bodies, self.stride)
-        if not contacts.count:
-            y[0] = 0.0
-            return y, 0, 0.0
-        b, rows = sum(self.form.block[:2]), self.form.rows
-        speeds = blocks[:, b : b + rows]
-        fastest = 1.0 + max(float(speeds.max()), -float(speeds.min()))
-        made, worst = np.empty(1, np.int64), memory.array("worst", self.lanes)
-        self._solve(
-            1, blocks=blocks, impulses=history, y=y, worst=worst, starts=contacts.starts, ends=contacts.ends, made=made,
-            packs=contacts.packs, width=bodies * self.stride // self.lanes, most=most, ring=ring,
-            tolerance=self.solver.tolerance * fastest,
-        )  # fmt: skip
-        return y, int(made[0]), float(worst.max()) / fastest
+    def solve(self, memory: Memory, contacts: Contacts, blocks: Array, history: Array, most: int) -> Solved:
+        """Sweeps over all contacts."""
+        ring, rows, registers, groups = len(history), contacts.rows, contacts.registers, contacts.groups
+        history_y = memory.array("history y", ring, rows, self.stride)
+        final = memory.array("impulses", registers, self.form.rows, self.lanes)
+        final_y = memory.array("y", max(1, rows), self.stride)
+        modes, worst = memory.array("modes", registers, self.lanes), memory.array("worst", self.lanes)
+        made, deep = memory.integers("made", groups), memory.integers("deep", contacts.packs)
+        paces = memory.zeros("paces", groups, most // PERIOD + 1, dtype=np.int64)
+        deep_packs = memory.integers("deep packs", groups + 1)
+        residual = 0.0
+        if contacts.count:
+            b = sum(self.form.block[:2])
+            speeds = blocks[:, b : b + self.form.rows]
+            fastest = 1.0 + max(float(speeds.max()), -float(speeds.min()))
+            self._solve(
+                1, blocks=blocks, impulses=history, y=history_y, **contacts.where, momentum=self.momentum, final=final,
+                final_y=final_y, modes=modes, worst=worst, made=made, paces=paces, deep=deep, deep_packs=deep_packs,
+                registers=registers, width=rows * self.stride // self.lanes, most=most, ring=ring,
+                tolerance=self.solver.tolerance * fastest,
+            )  # fmt: skip
+            residual = float(worst.max()) / fastest
+        else:
+            final_y[0], deep_packs[0] = 0.0, 0
+        return Solved(final, final_y, modes, residual, made, paces, history, history_y, most, deep, deep_packs)
 
-    def correct(self, memory: Memory, contacts: Contacts, blocks: Array, keep: bool) -> tuple[Any, ...]:
-        """Sweeps that move bodies out of penetrations: y of that motion; impulses, how many sweeps, and packs."""
-        shift = memory.zeros("shift", self.tables.nbody + 1, self.stride)
-        deep = np.flatnonzero((blocks[:, -1] < 0.0).any(axis=1))
-        if not len(deep):
-            return shift, None, 0, None
-        chosen = np.unique(np.searchsorted(contacts.starts, deep, side="right") - 1)
+    def correct(
+        self, memory: Memory, contacts: Contacts, blocks: Array, solved: Solved, keep: bool
+    ) -> tuple[Array, Array | None, Array]:
+        """Sweeps that move bodies out of penetrations: y of that motion; impulses, and how many sweeps."""
+        shift = memory.zeros("shift", max(1, contacts.rows), self.stride)
+        made = memory.integers("corrections made", contacts.groups)
+        if not solved.deep_packs[-1]:
+            return shift, None, made
         most = self.solver.iterations
         history = memory.array("corrections", most + 1 if keep else 1, contacts.registers, self.lanes)
         history[0] = 0.0
-        made = np.empty(1, np.int64)
         self._correct(
-            1, blocks=blocks, impulses=history, y=shift, starts=contacts.starts, ends=contacts.ends, chosen=chosen,
-            made=made, packs=len(chosen), most=most, step=contacts.registers if keep else 0,
-            tolerance=self.solver.tolerance,
+            1, blocks=blocks, impulses=history, y=shift, starts=contacts.starts, ends=contacts.ends, deep=solved.deep,
+            deep_packs=solved.deep_packs, made=made, groups=contacts.groups, most=most,
+            step=contacts.registers if keep else 0, tolerance=self.solver.tolerance,
         )  # fmt: skip
-        return shift, history, int(made[0]), chosen
+        return shift, history, made
 
     def impulses(self, contacts: Contacts, last: Array) -> Impulses:
-        table = np.zeros((contacts.registers * self.lanes + 1, self.form.rows), self.dtype)
+        table = np.empty((contacts.registers * self.lanes + 1, self.form.rows), self.dtype)
         table[:-1].reshape(contacts.registers, self.lanes, self.form.rows)[...] = last.transpose(0, 2, 1)
+        table[-1] = 0.0
         return Impulses(contacts.key, contacts.place, table)
 
-    def status(
-        self, q: Array, v: Array, residual: float, contacts: Contacts, impulses: Impulses, touches: Array, blocks: Array
-    ) -> tuple[float, ...]:
+    def force_picks(self, numbers: Numbers, step: Outcome) -> dict[str, Any]:
+        """What the force of every contact is made of."""
+        contacts = step.contacts
+        shapes = {end: contacts.at[f"shape_{end}_at"][contacts.place] for end in "ab"}
+        return {
+            "touch": (step.touches, contacts.slot), "impulses": (step.impulses.table, contacts.place),
+            "matter_a": (numbers.matter, shapes["a"]), "matter_b": (numbers.matter, shapes["b"]),
+        }  # fmt: skip
+
+    def forces(self, numbers: Numbers, step: Outcome) -> Array:
+        """FORCE numbers of every contact, in the order of their keys."""
+        out = np.empty((step.contacts.count, FORCE), self.dtype)
+        if step.contacts.count:
+            self._forces(step.contacts.count, **self.force_picks(numbers, step), out=out, h=self.h)
+        return out
+
+    def status(self, q: Array, v: Array, contacts: Contacts, solved: Solved, touches: Array) -> tuple[float, ...]:
         """As `physics.step.step` has it: motors that are clipped and impacts there are none."""
         finite = float(np.isfinite(q.sum() + v.sum()))
         depth = max(0.0, -float(touches[contacts.slot, 0].min(initial=0.0)))
-        pressing = float(np.count_nonzero(impulses.table[:, 0] > 0.0))
-        modes = self.mode_number(contacts, impulses, blocks)
-        return finite, 0.0, residual, pressing, depth, modes, 0.0, 0.0, 0.0, 0.0
+        pressing = float(np.count_nonzero(solved.impulses[:, 0] > 0.0))
+        modes = self.mode_number(contacts, solved.modes)
+        return finite, 0.0, solved.residual, pressing, depth, modes, 0.0, 0.0, 0.0, 0.0
 
-    def mode_number(self, contacts: Contacts, impulses: Impulses, blocks: Array) -> float:
+    def mode_number(self, contacts: Contacts, modes: Array) -> float:
         """A number that changes if a contact comes or goes, presses or not, sticks or slides, or has penetrated."""
-        impulse = impulses.table[:-1].T
-        most = (1.0 - ABOUT) * blocks[:, -2].reshape(-1) * impulse[0]
-        code = (impulse[0] > 0.0) + 2 * (blocks[:, -1].reshape(-1) < 0.0)
-        for x in impulse[1:]:
-            code = 3 * code + (x >= most) - (x <= -most)
-        return float(np.dot(code[contacts.place] + 1, contacts.key % MODES + 1) % MODES)
+        return float(np.dot(modes.reshape(-1) + 1.0, contacts.weights) % MODES)

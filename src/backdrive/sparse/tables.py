@@ -6,9 +6,10 @@ import numpy as np
 
 from ..model import Model, layout
 from ..model.layout import ShapeKind
-from ..physics.collision import PAIRS, extent
+from ..physics.bounds import BOUND, bound_factors, extent
+from ..physics.collision import PAIRS
 from ..physics.sparse_body import KIND, BodyForm
-from ..physics.sparse_contact import BOUND, MATTER, STUFF
+from ..physics.sparse_contact import MATTER, STUFF
 
 Array = np.ndarray
 
@@ -64,20 +65,9 @@ class Tables:
         bounds, sizes = np.zeros((self.nshape, BOUND)), np.full(self.nshape, np.inf)
         for i, shape in enumerate(self.order.tolist()):
             kind, (first, count, *_) = ShapeKind(model.shape_kind[shape]), model.shape_hull[shape].tolist()
-            half, radius = bounds[i, 3:12].reshape(3, 3), 0.0
-            if kind == ShapeKind.HULL:
-                vertices = self.floats[first : first + 3 * count].reshape(-1, 3)
-                low, high = vertices.min(0), vertices.max(0)
-                bounds[i, :3], half[...] = (low + high) / 2, np.diag(high - low) / 2
-                radius = float(np.linalg.norm(vertices, axis=1).max())
-            elif kind in (ShapeKind.CAPSULE, ShapeKind.CYLINDER):
-                half[2, 1] = 0.5
-            if kind == ShapeKind.CYLINDER:
-                half[0, 0] = half[1, 0] = 1.0
-            elif kind in (ShapeKind.SPHERE, ShapeKind.CAPSULE):
-                bounds[i, 12] = 1.0
-            if kind != ShapeKind.PLANE:
-                sizes[i] = extent(kind, records[shape, layout.SIZE : layout.SIZE + 3].tolist(), radius)
+            vertices = self.floats[first : first + 3 * count].reshape(-1, 3)
+            bounds[i] = bound_factors(kind, vertices)
+            sizes[i] = extent(kind, records[shape, layout.SIZE : layout.SIZE + 3], vertices)
         return bounds, sizes
 
     def _classes(self) -> None:

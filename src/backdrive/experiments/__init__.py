@@ -1,0 +1,57 @@
+"""The experiments of the papers, by name: ``find("chain-mass").run(Run(out))``.
+
+Importing this loads none of them: each is a module with a function ``run(run)``, imported when it is run.
+"""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+
+from ..model import checks
+from .run import Run
+
+__all__ = ["Experiment", "Run", "find", "names"]
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """One experiment: its name, what it does in a line, and which part of which paper it repeats."""
+
+    name: str
+    summary: str
+    paper: str
+    module: str
+    """Of this package; it has a function ``run(run)``."""
+
+    def run(self, run: Run) -> None:
+        """Do it. Numbers and pictures go to the folder ``run.out``, which keeps what was done if it is interrupted."""
+        module = importlib.import_module(f"{__name__}.{self.module}")
+        run.begin(self.name)
+        module.run(run)
+        run.finish()
+
+
+_EXPERIMENTS = {
+    experiment.name: experiment
+    for experiment in (
+        Experiment(
+            "chain-mass",
+            "a ball hits a hanging chain; the masses of its links are inferred from the motion",
+            "Belbute-Peres et al. 2018, section 4.1 and figure 1",
+            "chain_mass",
+        ),
+    )
+}
+
+
+def names() -> list[str]:
+    """Of all experiments."""
+    return list(_EXPERIMENTS)
+
+
+def find(name: str) -> Experiment:
+    """The experiment of that name; an unknown one raises ValueError, with the nearest."""
+    if name not in _EXPERIMENTS:
+        raise ValueError(checks.unknown("experiment", name, _EXPERIMENTS))
+    return _EXPERIMENTS[name]

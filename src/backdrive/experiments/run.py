@@ -1,0 +1,155 @@
+"""One run of an experiment: how thorough, with which random numbers, and the folder that its results go to."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+Progress = Callable[[str, int, int], None]
+"""Called with what is being done, how much of it is done, and how much there is to do."""
+
+
+@dataclass
+class Run:
+    """The settings of a run and its results folder, which always has what was found so far.
+
+    out: the folder; made if it does not exist. quick: a minute's version. seed: of all random numbers.
+    progress: see `Progress`. log: called with a line of text for every finding.
+    """
+
+    out: Path
+    quick: bool = False
+    seed: int = 0
+    progress: Progress | None = None
+    log: Callable[[str], None] | None = None
+    results: dict[str, Any] = field(default_factory=dict, init=False)
+    """What was recorded, as results.json has it."""
+    _files: list[str] = field(default_factory=list, init=False, repr=False)
+    _name: str | None = field(default=None, init=False, repr=False)
+    _began: float = field(default_factory=time.perf_counter, init=False, repr=False)
+    _complete: bool = field(default=False, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self.out = Path(self.out)
+        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
+            raise ValueError(f"seed must be a whole number >= 0, got {self.seed!r}")
+        if self.out.exists() and not self.out.is_dir():
+            raise NotADirectoryError(f"the results folder {self.out} is a file")
+
+    @property
+    def files(self) -> list[Path]:
+        """What was written, in that order, results.json last."""
+        return [path for name in (*self._files, "results.json") if (path := self.out / name).exists()]
+
+    def generator(self, stream: int = 0) -> torch.Generator:
+        """Random numbers of this run; those of different streams have nothing to do with each other."""
+        return torch.Generator().manual_seed(1_000_003 * self.seed + stream)
+
+    def begin(self, experiment: str) -> None:
+        """Forget earlier results: those of `experiment` follow."""
+        self._name, self._began, self._complete = experiment, time.perf_counter(), False
+        self.results.clear()
+        self._files.clear()
+        self._write()
+
+    def finish(self) -> None:
+        """Say in results.json that the experiment came to its end."""
+        self._complete = True
+        self._write()
+
+    def record(self, **values: Any) -> None:
+        """Put numbers, texts, tensors, and lists or mappings of them into results.json, at once."""
+        self.results.update({key: _plain(value) for key, value in values.items()})
+        self._write()
+
+    def say(self, text: str) -> None:
+        """A finding in words, for those who watch."""
+        if self.log is not None:
+            self.log(text)
+
+    def file(self, name: str) -> Path:
+        """Where to write a file of the results."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        if name not in self._files:
+            self._files.append(name)
+        return self.out / name
+
+    def figure(self, name: str, figure: Any) -> Path:
+        """Save a matplotlib figure as `name`.png, and close it."""
+        import matplotlib.pyplot as plt  # an extra
+
+        path = self.file(f"{name}.png")
+        figure.savefig(path, dpi=130)
+        plt.close(figure)
+        self._write()
+        return path
+
+    def track(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
+        """The items one by one, with progress."""
+        items = items if total is not None else list(items)
+        count = total if total is not None else len(items)  # type: ignore[arg-type]
+        for done, item in enumerate(items):
+            self.advance(what, done, count)
+            yield item
+        self.advance(what, count, count)
+
+    def advance(self, what: str, done: int, total: int) -> None:
+        """Tell those who watch how far it is."""
+        if self.progress is not None:
+            self.progress(what, done, total)
+
+    def _write(self) -> None:
+        """results.json is replaced as a whole: whoever interrupts finds the last one complete."""
+        self.out.mkdir(parents=True, exist_ok=True)
+        content = {
+            "experiment": self._name,
+            "complete": self._complete,
+            "seconds": round(time.perf_counter() - self._began, 3),
+            "settings": {"quick": self.quick, "seed": self.seed},
+            "versions": _versions(),
+            "results": self.results,
+            "files": [path.name for path in self.files if path.name != "results.json"],
+        }
+        unfinished = self.out / ".results.json.part"
+        unfinished.write_text(json.dumps(content, indent=1, allow_nan=False) + "\n", "utf-8")
+        os.replace(unfinished, self.out / "results.json")
+
+
+def _versions() -> dict[str, str]:
+    from .. import __version__
+
+    return {
+        "backdrive": __version__, "python": platform.python_version(), "torch": torch.__version__,
+        "numpy": np.__version__, "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+    }  # fmt: skip
+
+
+def _plain(value: Any) -> Any:
+    """As JSON has it; what is no finite number becomes null."""
+    if isinstance(value, Tensor):
+        value = value.detach().cpu().tolist()
+    elif isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, str | bool | int) or value is None:
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Sequence):
+        return [_plain(item) for item in value]
+    if isinstance(value, Path):
+        return str(value)
+    raise TypeError(f"results are numbers, texts, tensors, lists and mappings, got {type(value).__name__}")

@@ -1,0 +1,198 @@
+"""Fit the parameters of a world to its observed motion."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from ..model import State
+from ..simulator import Simulator
+from ..trajectory import Trajectory
+from .check import GradientCheck
+from .observations import Channels, Observations, observations_of
+from .optimizers import LevenbergMarquardt, Optimizer, Outcome, Record, TorchOptimizer
+from .problem import Problem, windows_of
+from .result import Fit, History, Uncertainty
+from .sensitivity import jacobian
+from .unknowns import Unknowns, Wanted, as_parameters
+
+
+def fit(
+    simulator: Simulator,
+    observed: Observations | Trajectory,
+    learn: Wanted,
+    *,
+    state: State | None = None,
+    controls: Tensor | None = None,
+    wrenches: Tensor | None = None,
+    parameters: Mapping[str, Tensor] | None = None,
+    optimizer: Optimizer | Callable[[list[Tensor]], torch.optim.Optimizer] | None = None,
+    windows: int | Sequence[float] = 1,
+    starts: int = 1,
+    generator: torch.Generator | None = None,
+    check: bool = False,
+    progress: bool = False,
+) -> Fit:
+    """Find the parameters with which the simulated motion is closest to the observed one.
+
+    observed: `Observations`, or a `Trajectory`: the positions of all its bodies.
+    learn: names of parameters ("mass", ["mass", "damping"]), with rows ({"mass": ["link1", "link2"]}), or `Learn` with
+        bounds, start values and shared values.
+    state: where the motion starts, q [nq], v [nv]; [B, n] for B environments that are observed and have the same
+        parameters; by default the model's. controls [T, (B,) nu], wrenches [T, (B,) nbody, k], parameters [*shape]:
+        what is known, as `Simulator.rollout` takes it.
+    optimizer: `LevenbergMarquardt()` (default), `GaussNewton()`, `GradientDescent(rate)`, `TorchOptimizer(...)`, or for
+        the last only its function, such as ``lambda z: torch.optim.Adam(z, lr=0.05)``.
+    windows: the loss over a long motion has many minima: later events depend on earlier ones. With windows=5 the first
+        fifth of the time is fitted first, then from there the first two fifths, and so on; or times in s.
+    starts: so many at random between the bounds (numbers from `generator`), all in one batch; the best one counts.
+        `Learn(start=[S, n])` gives them by hand.
+    check: compare every derivative that is used with central differences; the result says where they disagree.
+    progress: show a bar (needs rich).
+    """
+    began = time.perf_counter()
+    if not isinstance(simulator, Simulator):
+        raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
+    if simulator.dtype != torch.float64:
+        raise TypeError("fit needs a simulator of dtype torch.float64: in float32 small differences drown")
+    if isinstance(starts, bool) or not isinstance(starts, int) or starts < 1:
+        raise ValueError(f"starts must be a whole number >= 1, got {starts!r}")
+    method = _method(optimizer)
+    model = simulator.model
+    state = _state(simulator, state)
+    batch = None if state.q.ndim == 1 else len(state.q)
+    observations = observations_of(observed)
+    channels = Channels(observations, model, simulator.dt, batch)
+    unknowns = Unknowns(model, learn, as_parameters(model, parameters), state)
+    controls = _input("controls", controls, (model.nu,), batch, channels.count)
+    wrenches = _input("wrenches", wrenches, (model.nbody, 6 if model.dim == 3 else 3), batch, channels.count)
+    problem = Problem(simulator, channels, unknowns, controls, wrenches)
+    z = unknowns.free(unknowns.starts(starts, generator))
+    stages = list(windows_of(problem, windows))
+    checked = GradientCheck() if check else None
+    record = Record(watch=None if checked is None else checked.watch)
+    outcomes: list[Outcome] = []
+    with _bar(progress, record, method), one_torch_thread():
+        for stage in stages:
+            moved, outcomes = method.minimize(stage, z, record, stage is problem)
+            lost = torch.tensor([code == Outcome.DIVERGED for code in outcomes])
+            z = torch.where(lost.unsqueeze(-1) & (stage is not problem), z, moved)
+        return _result(problem, z, outcomes, record, checked, observations.noise is not None, began)
+
+
+def _result(
+    problem: Problem, z: Tensor, outcomes: list[Outcome], record: Record, checked: GradientCheck | None,
+    noise_known: bool, began: float,
+) -> Fit:  # fmt: skip
+    unknowns = problem.unknowns
+    losses = problem.losses(z)
+    best = int(losses.argmin())
+    values = unknowns.values(z)
+    size = len(unknowns)
+    uncertainty = Uncertainty(
+        torch.full((size,), torch.inf, dtype=torch.float64),
+        torch.full((size, size), torch.inf, dtype=torch.float64),
+        torch.stack([unknowns.low, unknowns.high], -1),
+    )
+    if bool(torch.isfinite(losses[best])):
+        with torch.no_grad():
+            path = problem.simulate(z[best : best + 1])
+            residuals = problem.residuals(path)[0]
+        J = jacobian(problem, z[best : best + 1], path)[0]
+        uncertainty = Uncertainty.of(unknowns, z[best], J, residuals, noise_known)
+    history = History(
+        torch.tensor(record.updates), torch.tensor(record.window, dtype=torch.float64),
+        unknowns.values(torch.stack(record.z)), torch.stack(record.loss),
+    )  # fmt: skip
+    freedom = max(problem.count - size, 1)
+    return Fit(
+        unknowns.labels, unknowns.units, values[best], uncertainty.std, uncertainty.covariance, uncertainty.interval,
+        outcomes[best], float(losses[best]), float((losses[best] * problem.count / freedom).sqrt()), noise_known,
+        problem.count, best, values, losses, outcomes, history, time.perf_counter() - began, checked,
+        _unknowns=unknowns, _z=z[best],
+    )  # fmt: skip
+
+
+def _method(optimizer: object) -> Optimizer:
+    if optimizer is None:
+        return LevenbergMarquardt()
+    if hasattr(optimizer, "minimize"):
+        return optimizer
+    if callable(optimizer) and not isinstance(optimizer, type):
+        return TorchOptimizer(optimizer)
+    raise TypeError(
+        "optimizer must be LevenbergMarquardt(), GaussNewton(), GradientDescent(rate), or a function that makes one of "
+        f"torch.optim of a list of tensors, got {optimizer!r}"
+    )
+
+
+def _state(simulator: Simulator, state: State | None) -> State:
+    model = simulator.model
+    if state is None:
+        return model.initial_state()
+    try:
+        q, v = state
+    except (TypeError, ValueError):
+        raise TypeError(f"state must be State(q, v), got {type(state).__name__}") from None
+    for name, x, n in (("state.q", q, model.nq), ("state.v", v, model.nv)):
+        if not isinstance(x, Tensor) or x.dtype != torch.float64:
+            raise TypeError(f"{name} must be a tensor of dtype torch.float64")
+        if x.ndim not in (1, 2) or x.shape[-1] != n or x.numel() == 0:
+            raise ValueError(f"{name} must be [{n}] or [B, {n}], got {list(x.shape)}")
+        if not bool(torch.isfinite(x).all()):
+            raise ValueError(f"{name} must be finite")
+    if q.shape[:-1] != v.shape[:-1]:
+        raise ValueError(f"state.q and state.v must have the same batch, got {list(q.shape)} and {list(v.shape)}")
+    return State(q.detach().cpu(), v.detach().cpu())
+
+
+def _input(name: str, x: Tensor | None, shape: tuple[int, ...], batch: int | None, steps: int) -> Tensor | None:
+    if x is None:
+        return None
+    if not isinstance(x, Tensor) or x.dtype != torch.float64:
+        raise TypeError(f"{name} must be a tensor of dtype torch.float64")
+    lead = [] if batch is None else [batch]
+    if list(x.shape[1:]) not in (list(shape), [*lead, *shape]) or x.ndim == 0:
+        wanted = ", ".join(map(str, ["T", *lead, *shape]))
+        raise ValueError(f"{name} must be [{wanted}], got {list(x.shape)}")
+    if len(x) < steps:
+        raise ValueError(f"{name} are for {len(x)} steps, but the last observation is after {steps}")
+    return x.detach().cpu()
+
+
+@contextlib.contextmanager
+def one_torch_thread() -> Iterator[None]:
+    """The engine has threads of its own. On tensors as small as those of a fit, torch's only wait for each other."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+@contextlib.contextmanager
+def _bar(shown: bool, record: Record, method: Optimizer) -> Iterator[None]:
+    if not shown:
+        yield
+        return
+    try:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError as error:
+        raise ImportError("progress=True needs rich: pip install 'backdrive[view]'") from error
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    total = getattr(method, "max_iterations", 100)
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("fit", total=total, text="")
+
+        def tick(loss: float) -> None:
+            updates = record.updates[-1]
+            bar.update(task, completed=min(updates, total), text=f"update {updates}, loss {loss:.3e}")
+
+        record.tick = tick
+        yield
+        bar.update(task, completed=total)

@@ -1,0 +1,125 @@
+"""From free numbers to what they leave unexplained: simulate, compare with the observations, divide by their noise."""
+
+from __future__ import annotations
+
+import itertools
+import warnings
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ..model import State
+from ..simulator import Simulator
+from ..trajectory import Trajectory
+from .observations import Channels
+from .unknowns import Unknowns
+
+
+class Problem:
+    """The residuals of S starts at once, each of which simulates all B environments: S B rows in one batch."""
+
+    def __init__(
+        self, simulator: Simulator, channels: Channels, unknowns: Unknowns, controls: Tensor | None,
+        wrenches: Tensor | None,
+    ) -> None:  # fmt: skip
+        self.simulator, self.unknowns, self.channels = simulator, unknowns, channels
+        self.controls, self.wrenches = controls, wrenches
+        self.batch = channels.batch
+
+    def until(self, time: float) -> Problem:
+        """The same with the observations up to a time, s, only."""
+        return Problem(self.simulator, self.channels.until(time), self.unknowns, self.controls, self.wrenches)
+
+    @property
+    def count(self) -> int:
+        """Of the numbers that were observed, for one start."""
+        return int(self.channels.seen.sum())
+
+    def rows(self, z: Tensor) -> Tensor:
+        """z [S, P], one row for every environment: [S B, P]."""
+        return z.repeat_interleave(self.batch, 0)
+
+    def start(self, z: Tensor) -> State:
+        """Where each of the S B rows starts."""
+        q, v = (x.reshape(-1, x.shape[-1]) for x in self.unknowns.start_state(z))
+        return State(q, v)
+
+    def inputs(self, x: Tensor | None, starts: int, begin: int, end: int) -> Tensor | None:
+        """Controls or wrenches of some steps, for all rows: [T, S B, ...] of [T, ...] or [T, B, ...]."""
+        if x is None:
+            return None
+        shared = x.ndim == (2 if x is self.controls else 3)
+        part = x[begin:end].unsqueeze(1) if shared else x[begin:end]
+        part = part.expand(-1, self.batch, *part.shape[2:])
+        return part.repeat(1, starts, *[1] * (part.ndim - 2))
+
+    def simulate(self, z: Tensor) -> Trajectory:
+        """The motion of every row, up to the last observation: q [T + 1, S B, nq]."""
+        return self.simulator.rollout(
+            self.start(z),
+            self.inputs(self.controls, len(z), 0, self.channels.count),
+            steps=self.channels.count,
+            wrenches=self.inputs(self.wrenches, len(z), 0, self.channels.count),
+            parameters=self.unknowns.parameters(self.rows(z)),
+        )
+
+    def predicted(self, path: Trajectory) -> Tensor:
+        """What would be observed at each step, [T + 1, S B, D]."""
+        pieces = [path.position(body) for body in self.channels.bodies]
+        pieces += [path.orientation(body).unsqueeze(-1) for body in self.channels.turning]
+        if self.channels.has_q:
+            pieces.append(path.q)
+        return torch.cat(pieces, -1)
+
+    def residuals(self, path: Trajectory) -> Tensor:
+        """(simulated - observed) / deviation, [S, R]: R numbers were observed."""
+        at_times = self.channels.interpolate(self.predicted(path))  # [N, S B, D]
+        return self.select(at_times - self._observed(at_times.shape[1]))
+
+    def select(self, x: Tensor) -> Tensor:
+        """Of numbers [N, S B, D, ...], those that were observed, in units of their deviation: [S, R, ...]."""
+        extra = x.ndim - 3
+        x = x / self.channels.deviation.reshape(-1, *[1] * extra)
+        by_start = x.unflatten(1, (-1, self.batch)).movedim(1, 0)  # [S, N, B, D, ...]
+        return by_start[:, self.channels.seen]
+
+    def _observed(self, rows: int) -> Tensor:
+        return torch.nan_to_num(self.channels.value).repeat(1, rows // self.batch, 1)
+
+    def loss(self, z: Tensor) -> tuple[Tensor, Trajectory]:
+        """The mean square of the residuals, [S], differentiable with respect to z [S, P]; and the motion."""
+        path = self.simulate(z)
+        return self.residuals(path).square().mean(-1), path
+
+    def losses(self, z: Tensor) -> Tensor:
+        """The same as numbers, infinite where a world cannot be so or its motion ends in NaN: [S]."""
+        result = torch.full((len(z),), torch.inf, dtype=torch.float64)
+        fine = torch.nonzero(self.unknowns.possible(z)).flatten()
+        if len(fine):
+            with torch.no_grad(), warnings.catch_warnings():
+                warnings.filterwarnings("ignore", "the motion of environment")  # it was only a trial
+                loss, path = self.loss(z[fine])
+            finite = path.status.finite.all(0).unflatten(0, (-1, self.batch)).all(-1) & torch.isfinite(loss)
+            result[fine] = torch.where(finite, loss, torch.full_like(loss, torch.inf))
+        return result
+
+
+def windows_of(problem: Problem, windows: object) -> Iterator[Problem]:
+    """Problems with ever more of the observations, the last with all of them. See `fit`."""
+    end = float(problem.channels.time[-1])
+    if isinstance(windows, int) and not isinstance(windows, bool):
+        if windows < 1:
+            raise ValueError(f"windows must be a number >= 1 or times in s, got {windows}")
+        times = [end * (k + 1) / windows for k in range(windows)]
+    else:
+        try:
+            times = [float(t) for t in windows]  # type: ignore[attr-defined]
+        except (TypeError, ValueError) as error:
+            raise TypeError(f"windows must be a number >= 1 or times in s, got {windows!r}") from error
+        if not times or any(b <= a for a, b in itertools.pairwise(times)) or not times[0] > 0:
+            raise ValueError(f"windows must be increasing times > 0, in s, got {windows!r}")
+        times = [t for t in times if t < end] + [end]
+    for time in times[:-1]:
+        yield problem.until(time)
+    yield problem

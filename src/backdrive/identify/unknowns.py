@@ -1,0 +1,376 @@
+"""Which parameters are to be learned, and free numbers in their place that any optimiser may move anywhere.
+
+An unknown x between bounds is a function of a free number z:
+
+    no bounds  x = z        above a      x = a + exp z
+    below b    x = b - exp z        between    x = a + (b - a) / (1 + exp -z)
+
+so that no optimiser can make a mass negative, and masses are compared by their ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..model import Model, State, checks
+from ..model.parameters import ParameterInfo
+
+POSITIVE = (
+    "mass", "stiffness", "damping", "armature", "friction", "joint_friction", "softness", "size",
+)  # fmt: skip
+SHARED = ("equal", "total")
+START = ("q0", "v0")  # the state that the motion starts from
+
+
+@dataclass(frozen=True, eq=False)
+class Learn:
+    """A parameter to be learned, or some of its rows.
+
+    name: of `Model.parameters`, or "q0" and "v0" for the state that the motion starts from.
+    of: a row (a body's name, a joint's...), or several; None: all of them.
+    start: where to start, a number for all, [n] one for each, or [S] and [S, n] for several starts (with `shared`, n is
+        1); None: the model's value.
+    bounds: (low, high), None for an end that is open; "physical": what the parameter can be (a mass is positive, a
+        restitution between 0 and 1); None: nothing keeps it from what is impossible.
+    shared: None: a number for each row. "equal": one, the same for all rows. "total": one, their sum, of which each has
+        the share that it has in the model.
+    scale_inertia: of a mass: the inertia of the body grows with it (the shape is known, the material is not). False:
+        it stays. It always stays where the inertia is learned, too.
+    """
+
+    name: str
+    of: str | Sequence[str] | None = None
+    start: float | Sequence[float] | Tensor | None = None
+    bounds: tuple[float | None, float | None] | str | None = "physical"
+    shared: str | None = None
+    scale_inertia: bool = True
+
+
+Wanted = Sequence[str | Learn] | Mapping[str, str | Sequence[str] | None] | str | Learn
+
+
+class Unknowns:
+    """All that is learned: P numbers x, of free numbers z [S, P]; S starts are independent of each other."""
+
+    def __init__(self, model: Model, learn: Wanted, base: Mapping[str, Tensor], state: State) -> None:
+        self.model, self.base, self.state = model, dict(base), state
+        self.groups: list[_Group] = []
+        wanted = _wanted(learn)
+        masses = {item.name for item in wanted} >= {"mass", "inertia"}
+        taken: dict[tuple[str, int], str] = {}
+        at = 0
+        for item in wanted:
+            group = _Group(model, item, self._current(item.name), at, follows=not masses)
+            for element, label in zip(group.elements.tolist(), group.element_labels, strict=True):
+                if (item.name, element) in taken:
+                    raise ValueError(f"{label} is to be learned twice")
+                taken[item.name, element] = label
+            self.groups.append(group)
+            at += group.size
+        self.labels = [label for group in self.groups for label in group.labels]
+        self.units = [group.unit for group in self.groups for _ in group.labels]
+        self.low, self.high = (torch.cat([getattr(g, end) for g in self.groups]) for end in ("low", "high"))
+        self.possible_low = torch.cat([g.possible[0] for g in self.groups])
+        self.possible_high = torch.cat([g.possible[1] for g in self.groups])
+        self.relative = torch.isfinite(self.low) | torch.isfinite(self.high)
+        """Which free numbers are exponents, and compare with each other."""
+        self.learns_start = any(group.name in START for group in self.groups)
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def starts(self, count: int, generator: torch.Generator | None) -> Tensor:
+        """x [S, P] to start from; `count` > 1 of them at random, between the bounds (by ratio where these are > 0)."""
+        given = [group.starts for group in self.groups]
+        sizes = {len(x) for x in given if len(x) > 1}
+        if len(sizes) > 1:
+            raise ValueError(f"all parameters must have the same number of starts, got {sorted(sizes)}")
+        several = sizes.pop() if sizes else 1
+        if count > 1 and several > 1:
+            raise ValueError(f"{several} starts were given; leave out starts={count}")
+        if count > 1:
+            x = self._random(count, generator)
+        else:
+            x = torch.cat([x.expand(several, -1) for x in given], -1)
+        self.check(x)
+        return x
+
+    def _random(self, count: int, generator: torch.Generator | None) -> Tensor:
+        if generator is None:
+            raise ValueError(f"starts={count} are random: give a generator=torch.Generator().manual_seed(...)")
+        open_ends = [i for i in range(len(self)) if not bool((self.low[i].abs() + self.high[i].abs()).isfinite())]
+        if open_ends:
+            raise ValueError(
+                f"random starts are drawn between bounds: give {self.labels[open_ends[0]]} bounds=(low, high)"
+            )
+        low, high = self.low, self.high
+        share = torch.rand(count, len(self), generator=generator, dtype=torch.float64)
+        share = 0.01 + 0.98 * share  # not at the very ends, where nothing moves
+        even = low + share * (high - low)
+        by_ratio = low.clamp_min(1e-300) * (high / low.clamp_min(1e-300)) ** share
+        return torch.where(low > 0, by_ratio, even)
+
+    def check(self, x: Tensor) -> None:
+        """Starts must lie strictly between the bounds."""
+        for i, label in enumerate(self.labels):
+            for value in x[:, i].tolist():
+                if not self.low[i] < value < self.high[i]:
+                    inside = f"between {self.low[i]:g} and {self.high[i]:g}"
+                    raise ValueError(f"{label} must start {inside}, not at {value:g}")
+
+    def values(self, z: Tensor) -> Tensor:
+        """x [..., P] of free numbers z [..., P]."""
+        low, high = self.low, self.high
+        from_low, from_high = torch.isfinite(low), torch.isfinite(high)
+        finite_low = torch.where(from_low, low, torch.zeros_like(low))
+        finite_high = torch.where(from_high, high, torch.zeros_like(high))
+        both, either = from_low & from_high, from_low | from_high
+        exp = torch.exp(torch.where(either & ~both, z, torch.zeros_like(z)))
+        inside = finite_low + (finite_high - finite_low) * torch.sigmoid(z)
+        one_end = torch.where(from_low, finite_low + exp, finite_high - exp)
+        return torch.where(both, inside, torch.where(either, one_end, z))
+
+    def free(self, x: Tensor) -> Tensor:
+        """z [..., P] of values x [..., P] between the bounds."""
+        low, high = self.low, self.high
+        from_low, from_high = torch.isfinite(low), torch.isfinite(high)
+        one = torch.ones_like(x)
+        above = torch.where(from_low, x - low, one)
+        below = torch.where(from_high, high - x, one)
+        ends = torch.where(from_low & from_high, above.log() - below.log(), torch.where(from_low, above, below).log())
+        return torch.where(from_low | from_high, ends, x)
+
+    def slopes(self, z: Tensor) -> Tensor:
+        """dx/dz [..., P]"""
+        z = z.detach().requires_grad_()
+        with torch.enable_grad():
+            return torch.autograd.grad(self.values(z).sum(), z)[0]
+
+    def possible(self, z: Tensor) -> Tensor:
+        """Whether a world can be so: [S] of z [S, P]."""
+        x = self.values(z)
+        return (torch.isfinite(x) & (x > self.possible_low) & (x <= self.possible_high)).all(-1)
+
+    def parameters(self, z: Tensor) -> dict[str, Tensor]:
+        """What `Simulator.rollout` takes, [S, *shape] each, of z [S, P]; with those that are given and not learned."""
+        x = self.values(z)
+        out: dict[str, Tensor] = dict(self.base)
+        for group in self.groups:
+            if group.name in START:
+                continue
+            out[group.name] = group.write(x, out.get(group.name, group.current))
+            if group.bodies is not None:  # the inertia grows with the mass
+                inertia = out.get("inertia", self._current("inertia"))
+                ratio = group.ratios(x)  # [S, nbody]
+                shape = ratio.shape + (1,) * (self.model.parameter("inertia").ndim - 1)
+                out["inertia"] = inertia * ratio.reshape(shape)
+        batch = len(z)
+        return {
+            name: value if value.ndim > len(self.model.parameters()[name].shape) else value.expand(batch, *value.shape)
+            for name, value in out.items()
+        }
+
+    def start_state(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """q and v that the motion starts from: [S, nq], [S, nv], or [S, B, n] with the batch of the given state."""
+        x = self.values(z)
+        start = {name: value.expand(len(z), *value.shape) for name, value in zip(START, self.state, strict=True)}
+        for group in self.groups:
+            if group.name in START:
+                start[group.name] = group.write(x, start[group.name])
+        return start["q0"], start["v0"]
+
+    def _current(self, name: str) -> Tensor:
+        if name == "q0":
+            return self.state.q
+        if name == "v0":
+            return self.state.v
+        if name in self.base:
+            return self.base[name]
+        if name not in self.model.parameters():
+            raise ValueError(checks.unknown("parameter", name, (*self.model.parameters().names, *START)))
+        return self.model.parameter(name)
+
+
+class _Group:
+    """One `Learn`, resolved: which elements of the parameter follow from which of the unknowns, linearly."""
+
+    def __init__(self, model: Model, item: Learn, current: Tensor, at: int, follows: bool) -> None:
+        self.name, self.current = item.name, current
+        info = _start_info(model, item.name) if item.name in START else model.parameters()[item.name]
+        if current.ndim != len(info.shape):
+            raise ValueError(f"{item.name!r} is to be learned: parameters or state must have no batch for it")
+        self.unit = info.unit
+        rows = _rows(info, item)
+        width = int(np.prod(info.shape[1:], dtype=np.int64))
+        self.elements = torch.tensor([row * width + k for row in rows for k in range(width)])
+        parts = [""] if width == 1 else [f" {_part(model, item.name, k, width)}" for k in range(width)]
+        self.element_labels = [f"{item.name} of {info.rows[row]}{part}" for row in rows for part in parts]
+        values = current.to(torch.float64).flatten()[self.elements]
+        if item.shared is None:
+            self.weights = torch.eye(len(values), dtype=torch.float64)
+            self.labels = self.element_labels
+        else:
+            self.weights, self.labels, values = _share(item, info, rows, width, values)
+        self.columns = torch.arange(at, at + self.weights.shape[1])
+        self.bodies = torch.tensor(rows) if item.name == "mass" and item.scale_inertia and follows else None
+        self.low, self.high = self._bounds(item, info, rows, width, model.dim)
+        self.possible = _physical(item.name, info, rows, width, model.dim, self.size)
+        self.starts = self._starts(item, values)
+
+    @property
+    def size(self) -> int:
+        return self.weights.shape[1]
+
+    def write(self, x: Tensor, into: Tensor) -> Tensor:
+        """The whole parameter [S, *shape], with the learned elements of the unknowns x [S, all P]."""
+        values = x[:, self.columns] @ self.weights.T
+        shape = self.current.shape
+        flat = into.to(torch.float64).reshape(-1, shape.numel()).expand(len(x), -1)
+        return flat.index_copy(-1, self.elements, values).reshape(len(x), *shape)
+
+    def ratios(self, x: Tensor) -> Tensor:
+        """New to old mass of every body, [S, nbody]."""
+        old = self.current.to(torch.float64)
+        return self.write(x, old) / old
+
+    def _bounds(self, item: Learn, info: ParameterInfo, rows: list[int], width: int, dim: int) -> tuple[Tensor, Tensor]:
+        bounds = item.bounds
+        if bounds == "physical":
+            return _physical(item.name, info, rows, width, dim, self.size)
+        if isinstance(bounds, str):
+            raise ValueError(f"bounds of {item.name!r} must be (low, high), 'physical' or None, got {bounds!r}")
+        low, high = checks.interval(bounds, f"bounds of {item.name!r}")
+        possible_low, possible_high = _physical(item.name, info, rows, width, dim, self.size)
+        if bounds is not None and (bool((low < possible_low).any()) or bool((high > possible_high).any())):
+            limits = f"{float(possible_low.max()):g} and {float(possible_high.min()):g}"
+            raise ValueError(f"bounds of {item.name!r} must lie between {limits}, got {bounds!r}")
+        return torch.full((self.size,), low, dtype=torch.float64), torch.full((self.size,), high, dtype=torch.float64)
+
+    def _starts(self, item: Learn, current: Tensor) -> Tensor:
+        """[S, n], S = 1 unless several are given."""
+        if item.start is None:
+            return current.reshape(1, -1)
+        try:
+            start = torch.as_tensor(item.start, dtype=torch.float64).detach()
+        except (TypeError, ValueError, RuntimeError) as error:
+            raise TypeError(f"start of {item.name!r} must be numbers, got {item.start!r}") from error
+        if not bool(torch.isfinite(start).all()):
+            raise ValueError(f"start of {item.name!r} must be finite, got {item.start!r}")
+        n = self.size
+        if start.ndim == 0:
+            return start.expand(1, n)
+        if start.ndim == 1 and len(start) == n and (n > 1 or item.shared is None):
+            return start.reshape(1, n)
+        if start.ndim == 1 and n == 1 and len(start):
+            return start.reshape(-1, 1)
+        if start.ndim == 2 and start.shape[1] == n and len(start):
+            return start
+        raise ValueError(f"start of {item.name!r} must be a number, [{n}] or [S, {n}], got {list(start.shape)}")
+
+
+def _wanted(learn: Wanted) -> list[Learn]:
+    if isinstance(learn, str | Learn):
+        learn = [learn]
+    if isinstance(learn, Mapping):
+        learn = [Learn(name, of) for name, of in learn.items()]
+    if not isinstance(learn, Sequence) or not learn:
+        raise ValueError(f"learn must name at least one parameter, such as ['mass'], got {learn!r}")
+    items = [Learn(item) if isinstance(item, str) else item for item in learn]
+    for item in items:
+        if not isinstance(item, Learn):
+            raise TypeError(f"learn must have names or Learn(...), got {item!r}")
+        if item.shared is not None and item.shared not in SHARED:
+            raise ValueError(checks.unknown("value of shared", item.shared, SHARED))
+    return items
+
+
+def _rows(info: ParameterInfo, item: Learn) -> list[int]:
+    if item.of is None:
+        return list(range(len(info.rows)))
+    names = [item.of] if isinstance(item.of, str) else list(item.of)
+    if not names:
+        raise ValueError(f"{item.name!r} of nothing is to be learned: of=[]")
+    rows: list[int] = []
+    for name in names:
+        exact = [k for k, row in enumerate(info.rows) if row == name]
+        within = [k for k, row in enumerate(info.rows) if row.startswith((f"{name}[", f"{name}."))]
+        found = exact or within
+        if not found:
+            raise ValueError(checks.unknown(f"row of parameter {item.name!r}", name, info.rows))
+        rows += found
+    if len(set(rows)) != len(rows):
+        raise ValueError(f"{item.name!r} has rows that are named twice in {names}")
+    return rows
+
+
+def _share(
+    item: Learn, info: ParameterInfo, rows: list[int], width: int, values: Tensor
+) -> tuple[Tensor, list[str], Tensor]:
+    """Weights [n, 1], the label, and the model's value of an unknown that several rows share."""
+    if width != 1:
+        raise ValueError(f"{item.name!r} has {width} numbers per row: they cannot be shared")
+    names = [info.rows[row] for row in rows]
+    few = ", ".join(names) if len(names) <= 3 else f"{names[0]} ... {names[-1]}"
+    if item.shared == "equal":
+        return torch.ones(len(rows), 1, dtype=torch.float64), [f"{item.name} of each of {few}"], values.mean()
+    if float(values.sum()) == 0.0:
+        raise ValueError(
+            f"{item.name!r}: a total cannot be shared out in proportion, since the model's values add to 0"
+        )
+    return (values / values.sum()).unsqueeze(1), [f"total {item.name} of {few}"], values.sum()
+
+
+def _physical(
+    name: str, info: ParameterInfo, rows: list[int], width: int, dim: int, size: int
+) -> tuple[Tensor, Tensor]:
+    """What a world can have: low and high [n]."""
+    low = torch.full((size,), -torch.inf, dtype=torch.float64)
+    high = torch.full((size,), torch.inf, dtype=torch.float64)
+    if name in POSITIVE or (name == "inertia" and dim == 2):
+        low[:] = 0.0
+        if name == "size" and size == len(rows):
+            low[[k for k, row in enumerate(rows) if info.rows[row].endswith(".offset")]] = -torch.inf
+    if name == "restitution":
+        low[:], high[:] = 0.0, 1.0
+    return low, high
+
+
+def _start_info(model: Model, name: str) -> ParameterInfo:
+    """The coordinates of q or v as if they were a parameter; a joint's name stands for all of its coordinates."""
+    index, count = (model.q_index, model.nq) if name == "q0" else (model.v_index, model.nv)
+    rows = [""] * count
+    for joint in model.joints:
+        part = index(joint)
+        for k in range(part.start, part.stop):
+            rows[k] = joint if part.stop - part.start == 1 else f"{joint}[{k - part.start}]"
+    if name == "q0" and model.nq != model.nv:
+        raise ValueError("q0 cannot be learned in a model with quaternions: their lengths have no meaning")
+    none = np.zeros(0, dtype=np.int64)
+    unit = "rad | m" if name == "q0" else "rad/s | m/s"
+    return ParameterInfo(name, (count,), unit, tuple(rows), none, none, none, none)
+
+
+def _part(model: Model, name: str, k: int, width: int) -> str:
+    if width == model.dim:
+        return "xyz"[k]
+    return ("xx", "yy", "zz", "xy", "xz", "yz")[k] if name == "inertia" and width == 6 else str(k)
+
+
+def as_parameters(model: Model, parameters: Any) -> dict[str, Tensor]:
+    """Parameters that are given and not learned, checked; without a batch."""
+    if parameters is None:
+        return {}
+    if not isinstance(parameters, Mapping):
+        raise TypeError(f"parameters must be a mapping {{name: tensor}}, got {type(parameters).__name__}")
+    for name, value in parameters.items():
+        info = model.parameters()[name]
+        if not isinstance(value, Tensor) or tuple(value.shape) != info.shape:
+            got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+            raise ValueError(f"parameter {name!r} must be a tensor {list(info.shape)}, got {got}")
+    return {name: value.detach().to(torch.float64) for name, value in parameters.items()}

@@ -1,0 +1,113 @@
+"""Free numbers and what they stand for."""
+
+import math
+
+import identify_worlds as worlds
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+import backdrive as bd
+from backdrive.identify import Learn
+from backdrive.identify.unknowns import Unknowns
+
+
+def unknowns(model: bd.Model, learn, **base) -> Unknowns:
+    return Unknowns(model, learn, base, model.initial_state())
+
+
+@pytest.mark.parametrize(
+    ("bounds", "values"),
+    [(None, (-3.0, 0.0, 9.0)), ((0.0, None), (1e-3, 1.0, 50.0)), ((None, 2.0), (-9.0, 1.9)), ((0.5, 4.0), (0.6, 3.9))],
+)
+def test_values_and_free_numbers_are_inverse(bounds, values):
+    learned = unknowns(worlds.stone(), [Learn("gravity", "y", bounds=bounds)])
+    x = torch.tensor(values, dtype=torch.float64).unsqueeze(1)
+    assert torch.allclose(learned.values(learned.free(x)), x, rtol=1e-12)
+    z, e = learned.free(x), 1e-6
+    difference = (learned.values(z + e) - learned.values(z - e)) / (2 * e)
+    assert torch.allclose(learned.slopes(z), difference, rtol=1e-8)
+
+
+@given(st.lists(st.floats(-700, 700), min_size=3, max_size=3))
+def test_whatever_the_free_numbers_are_masses_are_possible(z):
+    learned = unknowns(worlds.chain(), [Learn("mass", bounds=(0.01, 100.0))])
+    values = learned.values(torch.tensor([z], dtype=torch.float64))
+    assert bool(((values >= 0.01) & (values <= 100.0)).all())
+
+
+def test_a_mass_takes_its_inertia_along():
+    model = worlds.chain()
+    learned = unknowns(model, {"mass": ["link2"]})
+    parameters = learned.parameters(learned.free(torch.tensor([[1.8]], dtype=torch.float64)))
+    assert torch.allclose(parameters["mass"], torch.tensor([[1.0, 1.8, 0.3]], dtype=torch.float64))
+    ratio = parameters["inertia"][0] / model.parameter("inertia")
+    assert torch.allclose(ratio, torch.tensor([1.0, 3.0, 1.0], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("learn", [[Learn("mass", scale_inertia=False)], ["mass", "inertia"]])
+def test_an_inertia_stays_where_it_is_told_to(learn):
+    model = worlds.chain()
+    learned = unknowns(model, learn)
+    x = learned.starts(1, None)
+    x[:, :3] *= 2.0
+    inertia = learned.parameters(learned.free(x)).get("inertia", model.parameter("inertia"))
+    assert torch.allclose(inertia, model.parameter("inertia"))
+
+
+def test_shared_values():
+    model, rows = worlds.chain(), ["link1", "link3"]
+    total = unknowns(model, [Learn("mass", rows, shared="total")])
+    equal = unknowns(model, [Learn("mass", rows, shared="equal")])
+    x = torch.tensor([[2.6]], dtype=torch.float64)
+    assert torch.allclose(total.parameters(total.free(x))["mass"][0], torch.tensor([2.0, 0.6, 0.6]).double())
+    assert torch.allclose(equal.parameters(equal.free(x))["mass"][0], torch.tensor([2.6, 0.6, 2.6]).double())
+    assert math.isclose(float(total.starts(1, None)), 1.3)
+    assert total.labels == ["total mass of link1, link3"]
+
+
+def test_random_starts_are_between_the_bounds_and_repeatable():
+    learned = unknowns(worlds.chain(), [Learn("mass", bounds=(0.1, 10.0))])
+    first, second = (learned.starts(50, torch.Generator().manual_seed(3)) for _ in range(2))
+    assert torch.equal(first, second)
+    assert bool(((first > 0.1) & (first < 10.0)).all())
+    assert (first < 1.0).double().mean() > 0.3  # by ratio
+
+
+@pytest.mark.parametrize(
+    ("learn", "message"),
+    [
+        (["mas"], "unknown parameter 'mas'; did you mean 'mass'?"),
+        ({"mass": ["link4"]}, "unknown row of parameter 'mass' 'link4'; did you mean"),
+        ({"mass": []}, "of nothing"),
+        ([], "at least one"),
+        (["mass", Learn("mass", "link1")], "mass of link1 is to be learned twice"),
+        ([Learn("mass", ["link1", "link1"])], "named twice"),
+        ([Learn("mass", start=-1.0)], "must start between 0 and inf, not at -1"),
+        ([Learn("mass", start=5.0, bounds=(0.1, 2.0))], "must start between 0.1 and 2, not at 5"),
+        ([Learn("mass", start=math.nan)], "must be finite"),
+        ([Learn("mass", start=[1.0, 2.0])], r"must be a number, \[3\] or \[S, 3\], got \[2\]"),
+        ([Learn("mass", bounds=(-1.0, 2.0))], "must lie between 0 and inf"),
+        ([Learn("mass", bounds=(3.0, 2.0))], "low < high"),
+        ([Learn("mass", bounds="wide")], "'physical' or None"),
+        ([Learn("mass", shared="sum")], "unknown value of shared 'sum'"),
+        ([Learn("com", shared="equal")], "cannot be shared"),
+    ],
+)
+def test_bad_wishes(learn, message):
+    with pytest.raises(ValueError, match=message):
+        unknowns(worlds.chain(), learn).starts(1, None)
+
+
+def test_bad_starts():
+    open_ended = unknowns(worlds.chain(), ["mass"])
+    with pytest.raises(ValueError, match=r"give mass of link1 bounds=\(low, high\)"):
+        open_ended.starts(4, torch.Generator())
+    with pytest.raises(ValueError, match="give a generator"):
+        unknowns(worlds.chain(), [Learn("mass", bounds=(0.1, 1.5))]).starts(4, None)
+    learn = [Learn("mass", "link1", start=[[1.0], [2.0]]), Learn("damping", "hinge1", start=[[1.0]] * 3)]
+    with pytest.raises(ValueError, match="same number of starts"):
+        unknowns(worlds.chain(), learn).starts(1, None)
+    with pytest.raises(ValueError, match="quaternions"):
+        unknowns(worlds.arm(), ["q0"])
