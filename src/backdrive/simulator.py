@@ -84,8 +84,8 @@ class Simulator(nn.Module):
     def __init__(
         self, model: Model, dt: float, *, solver: Solver | None = None, integrator: Integrator | None = None,
         impacts: bool | str = "auto", pyramid: int = 4, bounce_threshold: float = 0.05,
-        dtype: torch.dtype = torch.float64, threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
-        sparse: bool | str = "auto",
+        dtype: torch.dtype = torch.float64, threads: int | None = None, specialize: bool | str = "auto",
+        nonfinite: str = "raise", sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(model, Model):

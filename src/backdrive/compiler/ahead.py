@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import TypeVar
 
 T = TypeVar("T")
+
+HEAD_START = 0.02  # s, of the kernel that is wanted at once: it is to be traced first
 
 _building: set[threading.Thread] = set()
 
@@ -18,6 +21,7 @@ def ahead(build: Callable[[], T]) -> Future[T]:
     future: Future[T] = Future()
 
     def work() -> None:
+        time.sleep(HEAD_START)
         try:
             future.set_result(build())
         except BaseException as error:  # whoever asks for the result gets it

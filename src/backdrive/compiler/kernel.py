@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -215,7 +216,7 @@ class Kernel:
     def compile(self, bits: int, lanes: int, target: Target) -> cache.Entry:
         import llvmlite.binding as llvm
 
-        with _without_garbage_collection():
+        with _tracing, _without_garbage_collection():
             module, scratch = self.trace(bits, lanes)
         text = "\n".join([module.text(), _entry(self.arguments, module.types, target)])
         machine = target.machine()
@@ -228,6 +229,9 @@ class Kernel:
         passes.add_simplify_cfg_pass()
         passes.run(parsed, builder)
         return cache.Entry(machine.emit_object(parsed), scratch, module.operations)
+
+
+_tracing = threading.Lock()  # two threads that trace at once only wait for each other; while one traces, LLVM may work
 
 
 @contextlib.contextmanager

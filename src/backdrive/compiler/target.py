@@ -32,7 +32,7 @@ class Target:
         import llvmlite.binding as llvm
 
         return llvm.Target.from_triple(self.triple).create_target_machine(
-            cpu=self.cpu, features=self.features, opt=2, reloc="pic", codemodel="small", jit=True
+            cpu=self.cpu, features=self.features, opt=1, reloc="pic", codemodel="small", jit=True
         )
 
 
