@@ -41,6 +41,12 @@ _EXPERIMENTS = {
             "Belbute-Peres et al. 2018, section 4.1 and figure 1",
             "chain_mass",
         ),
+        Experiment(
+            "ball-throw",
+            "a ball is thrown to lie at rest 10 m away after 10 s; its 6 velocities by gradients, and by CMA-ES",
+            "Degrave et al. 2016, ball trajectory",
+            "ball_throw",
+        ),
     )
 }
 
