@@ -53,7 +53,7 @@ def output_shapes(form: str, q: Tensor, v: Tensor, program: int, settings: Seque
     return {"forward": {"vdot": tuple(v.shape)}, "inverse": {"tau": tuple(v.shape)}}[form]
 
 
-def _check(
+def check(
     form: str, program: int, settings: Sequence[int], q: Tensor, v: Tensor, x: Tensor | None, wrenches: Tensor | None,
     constants: Tensor | None, bars: Sequence[Tensor] | None = None,
 ) -> None:  # fmt: skip
@@ -114,7 +114,7 @@ def evaluate(
     form: str, q: Tensor, v: Tensor, x: Optional[Tensor], wrenches: Optional[Tensor],  # noqa: UP045
     constants: Optional[Tensor], program: int, parameters: str, settings: Sequence[int],  # noqa: UP045
 ) -> list[Tensor]:  # fmt: skip
-    _check(form, program, settings, q, v, x, wrenches, constants)
+    check(form, program, settings, q, v, x, wrenches, constants)
     shapes = output_shapes(form, q, v, program, settings)
     outputs = {name: empty(shape, q.dtype) for name, shape in shapes.items()}
     inputs = _present(q=q, v=v, wrenches=wrenches, **{X_NAME[form]: x})
@@ -190,7 +190,7 @@ def pull_back(
 
     Of a rollout, q and v are the states before its steps (or segments), and the bars those after them.
     """
-    _check(form, program, settings, q, v, x, wrenches, constants, bars)
+    check(form, program, settings, q, v, x, wrenches, constants, bars)
     batch, name = q.shape[-2], X_NAME[form]
     path = form == "rollout"
     results: dict[str, Tensor] = {

@@ -1,4 +1,4 @@
-"""The PyTorch operator ``torch.ops.backdrive.evaluate``: the only place with autograd code.
+"""The PyTorch operator ``torch.ops.backdrive.evaluate``: the place with autograd code (but `sparse.forces`).
 
 One operator serves every form of kernel that has a derivative ("rollout", "forces", "forward", "inverse", "poses"), on
 tensors of one dtype on the CPU, with a batch:

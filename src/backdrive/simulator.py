@@ -319,6 +319,8 @@ class Simulator(nn.Module):
         q, v = q.cpu(), v.cpu()
         if unbatched:
             q, v = q.unsqueeze(1), v.unsqueeze(1)
+        no_controls = q.new_zeros(*q.shape[:2], self.model.nu)
+        evaluation.check("forces", self._program.number, (), q, v, no_controls, wrenches, constants)
         shapes, numbers = contact_forces(self._program, q, v, wrenches, constants, names)
         numbers = (numbers.squeeze(1) if unbatched else numbers).to(device)
         return Contacts(self.model, self.dt, shapes, numbers, numbers.flatten(-2)[..., :0])

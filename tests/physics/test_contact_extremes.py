@@ -191,7 +191,7 @@ def test_rods_of_two_lengths(solver):
     assert ((distance > 0.95) & (distance < 1.25)).all()
 
 
-@pytest.mark.xfail(strict=False, reason="nearly parallel rods: the correction of positions moves the body by metres")
+@pytest.mark.xfail(strict=True, reason="nearly parallel rods: the correction of positions moves the body by metres")
 @BOTH
 def test_contradictory_constraints(solver):
     """Two rods that cannot both have their lengths: a compromise without wild motion, or a mark."""

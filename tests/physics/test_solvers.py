@@ -171,12 +171,23 @@ def test_contacts(solver, seed):
     check(Problem(rng, ["contact"] * int(rng.integers(1, 4))), solver)
 
 
-@pytest.mark.xfail(strict=False, reason="residuals of 1.1e-10 to 1.9e-10 in 1% of the examples: seeds 43, 271, 278")
 @BOTH
 @FEW
 @given(SEEDS)
 def test_more_rows_than_freedoms(solver, seed):
     """W is singular: impulses are defined by the regularisation alone, speeds by W."""
+    check_more_rows_than_freedoms(solver, seed)
+
+
+@BOTH
+@pytest.mark.parametrize(
+    "seed", [pytest.param(43, marks=pytest.mark.xfail(strict=True, reason="a residual above 1e-10")), 271, 278]
+)
+def test_more_rows_than_freedoms_that_were_hard(solver, seed):
+    check_more_rows_than_freedoms(solver, seed)
+
+
+def check_more_rows_than_freedoms(solver, seed):
     rng = np.random.default_rng(seed)
     kinds = ["limit"] * int(rng.integers(3, 7))
     check(Problem(rng, kinds, freedoms=2, regularisation=1e-6), solver, speed=1e-5)
