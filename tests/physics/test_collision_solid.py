@@ -286,12 +286,24 @@ def test_edges_meet_in_a_point():
     a = solid((0.1, 0.2, np.sqrt(2.0) - 0.02), about(2, 1.0) @ about(0, np.pi / 4))
     b = solid((0, 0, 0), about(0, np.pi / 4))
     found = touches((HULL, HULL), a, b)
-    (t,) = used(found)
-    assert t.gap == pytest.approx(-0.02)
+    t, *others = used(found)
+    assert t.gap == pytest.approx(-0.02) and all(other.gap > 0.0 for other in others)
     np.testing.assert_allclose(t.normal, (0, 0, 1), atol=1e-12)
     # the axis of a crosses that of b (y = 0) where its direction (cos 1, sin 1) leads
     x = 0.1 - 0.2 / np.tan(1.0)
     np.testing.assert_allclose(t.point, (x, 0, np.sqrt(0.5) - 0.01), atol=1e-12)
+
+
+@pytest.mark.parametrize("tilt", [0.02, 0.1, 0.3])
+def test_what_stands_on_an_edge_has_a_face_ahead(tilt):
+    """The lowest edge of a cube crosses an edge of a lower cube: corners of its base are contacts, too."""
+    R = about(2, 0.4) @ about(1, tilt) @ about(0, 0.5 * tilt)
+    low = (R @ box_tables()[0].T)[2].min()
+    a, b = solid((-0.55, 0.1, 0.5 - low), R), solid(np.zeros(3))  # the lowest corner is beside the lower cube
+    for pair in ((a, b), (b, a)):
+        first, *others = used(touches((HULL, HULL), *pair))
+        assert first.gap > 0.0 and len(others) == 2
+        assert all(other.gap > first.gap for other in others)
 
 
 @settings(max_examples=25, deadline=None)

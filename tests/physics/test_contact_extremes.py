@@ -72,6 +72,22 @@ def test_overlapping_bodies_part_without_speed(dim, solver):
     assert path.position("high")[-1, -1] == pytest.approx(1.5 * height, abs=1e-4)
 
 
+@BOTH
+def test_corrections_only_push(solver):
+    """Of contacts at nearly one place, as a cylinder that is almost upright has them, one is deeper: it is not turned
+    until all are right, which may be far."""
+    scene, samples = ground(3), 2000
+    scene.add_body("cylinder", bd.Cylinder(0.12, 0.25), mass=1.0, position=(0.0, 0.0, 0.1245))
+    model = scene.build()
+    tilt, heading = (torch.linspace(0.0, most, samples).double() for most in (0.02, 100.0))
+    state = model.initial_state(samples)
+    state.q[:, 3] = (0.5 * tilt).cos()
+    state.q[:, 4:6] = torch.stack([heading.cos(), heading.sin()], 1) * (0.5 * tilt).sin()[:, None]
+    path = bd.Simulator(model, 1 / 60, solver=solver, specialize=False).rollout(state, steps=1)
+    assert path.status.depth.max() == pytest.approx(5e-4 + 0.12 * 0.02, rel=0.1)
+    assert (path.q[1] - path.q[0]).abs().max() < 0.01
+
+
 def test_one_inside_the_other():
     """Two bodies at the same place have no direction to part in: still finite."""
     for dim, shape in ((2, bd.Circle(0.2)), (3, bd.Sphere(0.2)), (2, bd.Box(0.3, 0.3)), (3, bd.Box(0.3, 0.3, 0.3))):

@@ -89,6 +89,23 @@ def test_softness(dim, a, b, depth, scheme):
     check_gradients(simulator(model, scheme), inputs, 1).require("q", "v", "softness", "friction", "mass", "gravity")
 
 
+@ALL
+@DIMENSIONS
+def test_corrections_that_only_push(dim, scheme):
+    """A tall box, in the ground with all corners of its base: what lifts the deepest lifts others more than enough."""
+    scene = bd.Scene(dim)
+    scene.add_static(bd.HalfSpace((0.0,) * (dim - 1) + (1.0,)))
+    scene.add_body("box", bd.Box(*[0.2] * (dim - 1), 1.0), mass=1.0, position=(0.0,) * (dim - 1) + (0.49,))
+    model, samples = scene.build(), 4
+    state = model.initial_state(samples)
+    q, turn = state.q, state.q[:, dim:]  # an angle, or a quaternion
+    turn += 0.02 * noise(*turn.shape)
+    if dim == 3:
+        turn /= turn.norm(dim=1, keepdim=True)
+    inputs = {"q": q, "v": state.v + 0.1 * noise(*state.v.shape)}
+    check_gradients(simulator(model, scheme), inputs | parameters(model, samples), 1).require("q", "v", "size", "mass")
+
+
 @pytest.mark.parametrize(
     ("scheme", "specialize"), [*((scheme, False) for scheme in SCHEMES), ("gauss-seidel, euler", True)]
 )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..compiler import Scalar, absolute, maximum, minimum, select, sqrt
-from .collision_hulls import BIAS, CROSSING, EDGES, INCIDENT, NONE, PARALLEL, REFERENCE, SLOT, STEEP
+from .collision_hulls import APART, BIAS, CROSSING, INCIDENT, NONE, PARALLEL, REFERENCE, SLOT, STEEP, with_edges
 from .hull_features import NOTHING, Spread, choose, guarded
 from .solids import FAR, Hull, Solid
 from .spatial import Vec, dot, matmul, scale, sub, transpose, unrotate
@@ -40,10 +40,9 @@ def search_boxes(a: Solid, b: Solid, hull_a: Hull, hull_b: Hull) -> Vec:
     slots[0] = choose(beside, (INCIDENT, *face.deepest()) + (0.0,) * (SLOT - 4), slots[0])
     crossed, edges = _widest_edges(half_a, half_b, C, to_b)
     by_edges = crossed > separation + select(beside, -bias, bias)
-    slots = [choose(by_edges, (NONE,) + (0.0,) * (SLOT - 1), s) for s in slots]
-    slots[0] = choose(by_edges, (EDGES, *edges), slots[0])
-    flipped = select(by_edges, 0.0, select(second, 1.0, 0.0))
-    return (flipped, *face.reference_face(), *face.incident_face(), *(x for s in slots for x in s))
+    faces = (select(second, 1.0, 0.0), *face.reference_face(), *face.incident_face())
+    slots = with_edges(a, b, faces, slots, edges, by_edges, crossed, APART * bias)
+    return (*faces, *(x for s in slots for x in s))
 
 
 def _sign(x: Scalar) -> Scalar:

@@ -2,7 +2,8 @@
 
 Along which direction are they least deep in each other? It is the normal of a face of one of them, or is across an edge
 of each. A face (the reference, of either hull) meets the face of the other that faces it most (the incident one):
-the contacts are the outermost points of where the two overlap, seen along the normal. Two edges meet in one point.
+the contacts are the outermost points of where the two overlap, seen along the normal. Two edges meet in one point;
+what of the faces is ahead of each other elsewhere are contacts, too.
 
 Features: which hull has the reference face (0: the first) | reference face, incident face (FACE each) | four slots:
 what meets, two points of the incident hull, two of the reference hull (SLOT).
@@ -44,6 +45,7 @@ SLOT = 13
 NONE, INCIDENT, REFERENCE, CROSSING, EDGES = 0.0, 1.0, 2.0, 3.0, 4.0  # vertex over face, ..., two outlines, two edges
 
 BIAS = 1e-3  # of the smaller hull: how much better edges must be than faces, and the second's face than the first's
+APART = 100.0  # times that: what is nearer to each other is one contact
 STEEP = 0.3  # cosine: an incident face that is steeper has no say on the reference hull's vertices
 PARALLEL = 1e-6  # squared sine of the angle between edges
 
@@ -82,10 +84,38 @@ def search_hulls(solid_a: Solid, solid_b: Solid, hull_a: Hull, hull_b: Hull) -> 
 
     crossed, edges = _widest_edges(a, b, separation)
     by_edges = crossed > separation + select(beside, -bias, bias)
-    slots = [choose(by_edges, (NONE,) + (0.0,) * (SLOT - 1), s) for s in slots]
-    slots[0] = choose(by_edges, (EDGES, *edges), slots[0])
-    flipped = select(by_edges, 0.0, select(second, 1.0, 0.0))
-    return (flipped, *choose(second, face_b, face_a), *incident, *(x for s in slots for x in s))
+    faces = (select(second, 1.0, 0.0), *choose(second, face_b, face_a), *incident)
+    slots = with_edges(solid_a, solid_b, faces, slots, edges, by_edges, crossed, APART * bias)
+    return (*faces, *(x for s in slots for x in s))
+
+
+def with_edges(
+    a: Solid, b: Solid, faces: Vec, slots: list[Vec], edges: Vec, by_edges: Any, crossed: Scalar, apart: Scalar
+) -> list[Vec]:
+    """The slots with two edges that meet, where they do (mask), in the first one. edges: ends of b's, a's; crossed: how
+    far they are from each other.
+
+    They take the place of the nearest contact. The others stay if they are `apart` from it, and in front of each other:
+    what rolls over an edge comes down on a face.
+    """
+    ends = choose(faces[0] > 0.5, (*edges[6:], *edges[:6]), edges)  # the incident hull's come first
+    nothing = (NONE,) + (0.0,) * (SLOT - 1)
+    place = contacts_of_hulls(a, b, (*faces, EDGES, *ends, *nothing * (SLOTS - 1)))[0].point
+    distances, stays = [], []
+    for touch in contacts_of_hulls(a, b, (*faces, *(x for s in slots for x in s))):
+        between = sub(touch.point, place)
+        used = touch.gap < 0.5 * FAR
+        distances.append(select(used, dot(between, between), FAR))
+        stays.append(used & (touch.gap > maximum(crossed, 0.0)) & (distances[-1] > apart * apart))
+    nearest, first = minimum(minimum(*distances[:2]), minimum(*distances[2:])), slots[0]
+    result = [choose(by_edges, (EDGES, *ends), first)]
+    missing = select(distances[0] <= nearest, 0.0, 1.0)  # 1 until the contact of the first slot has another place
+    for k in range(1, SLOTS):
+        here = (missing > 0.5) & (distances[k] <= nearest)
+        missing = select(here, 0.0, missing)
+        left = choose(here, choose(stays[0], first, nothing), choose(stays[k], slots[k], nothing))
+        result.append(choose(by_edges, left, slots[k]))
+    return result
 
 
 def _overlap(mine: Any, r: Body, i: Body, face: Vec, outlines: Any, points: Spread, rest: Any) -> None:

@@ -25,6 +25,7 @@ from ..compiler import (
     select,
     to_float,
     when,
+    while_any,
     workspace,
 )
 from ..model import layout
@@ -46,7 +47,7 @@ from .constraints import (
 from .dynamics import Dynamics, expand
 from .impact import Impacts, solve_without_gain
 from .kinematics import turn
-from .linear import TILE, factor_lu, solve_lu
+from .linear import TILE, factor_lu, multiply, solve_lu
 from .poses import link_poses, pose_of, pose_size
 from .solids import Touch
 from .solve import Solver, solve
@@ -58,6 +59,9 @@ SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like
 LIMIT_SLOP = 1e-4  # rad or m, likewise
 REACH = 0.05  # m or rad: equations that are violated by more are corrected by so much a step
 LIMIT_MARGIN = 0.05  # limits count from so close on, rad or m; wider for what approaches fast
+ENOUGH = 1e-9  # of the fastest correction: what is slower by less is fast enough
+PATIENCE = 3.0  # so often corrections may get worse before they are sought one by one,
+TURNS = 4  # and at most so many turns for each row
 ABOUT = 1e-6  # so close to a bound, relative to it, an impulse is at it
 
 
@@ -106,6 +110,7 @@ class Constrained:
     first_contact: Any
     system: System
     correction: Any  # π [n]
+    pushes: Any  # [n] 1 where it is not zero
     corrected: Any
     after: Any
     move: Any
@@ -170,7 +175,8 @@ def constrain(
     zero(4, numbers)
     outcome.rebound = memory(1)
     outcome.rebound[0] = 1.0
-    outcome.corrected, outcome.correction = counters(1), memory(constraints.nimpulse + TILE)
+    outcome.corrected = counters(1)
+    outcome.correction, outcome.pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     outcome.corrected[0] = 0
     going = True if impacts is None else impacts.going
     for k in loop(constraints.nimpulse):
@@ -200,24 +206,26 @@ def constrain(
         # Equations need it also where they are not violated: their derivative is not zero.
         for _ in when(any_lane(worst[0] > 0.0) | (constraints.head("nequality") > 0)):
             outcome.corrected[0] = 1
-            correct(system, solver.erp, times.left, outcome.correction)
+            correct(system, solver.erp, times.left, outcome.correction, outcome.pushes)
             zero(nv, outcome.pseudo)
             apply(world, dynamics, q, system, outcome.correction, outcome.pseudo, outcome.pseudo_caused)
             for k in loop(nv):
                 outcome.move[k] = outcome.move[k] + outcome.pseudo[k]
+            if not adjoint:
+                for r in loop(system.count):
+                    numbers[3] = numbers[3] + select(outcome.pushes[r] > 0.5, 3.0 * to_float(system.place[r] + 1), 0.0)
     outcome.residual, outcome.touching, outcome.depth, outcome.modes = (numbers[k] for k in range(4))
     return outcome
 
 
 def mode_number(system: System, rows: Any, bounces: bool) -> Scalar:
-    """A sum over the rows: of their modes, whether they have penetrated, and whether they bounce, times their place."""
+    """A sum over the rows: of their modes, and whether they bounce, times their place."""
     total = carry(1)
     total[0] = 0.0
     for r in loop(rows):
         low, high = bounds(system, system.impulse, r)
         x = system.impulse[r]
         code = select(x <= low + ABOUT * absolute(low), 0.0, select(x >= high - ABOUT * high, 2.0, 1.0))
-        code = code + select(system.violation[r] < 0.0, 3.0, 0.0)
         if bounces:
             code = code + 6.0 * system.hits[r]
         total[0] = total[0] + code * to_float(system.place[r] + 1)
@@ -277,36 +285,67 @@ def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: 
     return total[0]
 
 
-def corrects(system: System, r: Any) -> Any:
-    """Whether row r takes part in correcting positions (mask): equations, and what has penetrated."""
-    return is_equation(system, r) | (system.violation[r] < 0.0)
-
-
 def is_equation(system: System, r: Any) -> Any:
     """Whether row r is an equation (mask)."""
     return (system.low[r] <= -INFINITE) & (system.high[r] >= INFINITE)
 
 
-def correction_matrix(system: System) -> None:
-    """W of the rows that correct positions, factored, in B."""
+def correction_matrix(system: System, pushes: Any) -> None:
+    """W of the rows that correct positions (pushes [n]: 1 there, else 0), factored, in B."""
     n, B = system.count, system.B
     system.factored[0] = NO_MODE
     for r in loop(n):
         row, source = B.at(r * n), system.W.at(r * n)
-        counts = corrects(system, r)
+        counts = pushes[r] > 0.5
         for c in loop(n):
-            row[c] = select(counts & corrects(system, c), source[c], 0.0)
+            row[c] = select(counts & (pushes[c] > 0.5), source[c], 0.0)
         row[r] = row[r] + select(counts, system.extra[r], 1.0)
     factor_lu(B, n)
 
 
-def correct(system: System, erp: float, left: Scalar, correction: Any) -> None:
-    """π with J A⁻¹ Jᵀ π = -violation / left on the rows that correct positions; of penetrations a part `erp` of it."""
-    correction_matrix(system)
-    for r in loop(system.count):
-        rate = select(is_equation(system, r), 1.0 / left, erp / left)
-        correction[r] = select(corrects(system, r), -rate * system.violation[r], 0.0)
-    solve_lu(system.B, system.count, correction)
+def correct(system: System, erp: float, left: Scalar, correction: Any, pushes: Any) -> None:
+    """π with J A⁻¹ Jᵀ π = -violation / left for equations; of what has penetrated each comes out by at least a part
+    `erp` of it, π >= 0, and by no more where it is pushed: `pushes` (1, else 0).
+
+    Contacts only push: of two at nearly one place, one deeper, equations would turn the body until both were right.
+    Guess who pushes; let go who would pull, and let push who comes out too slowly, all at once as long as that leaves
+    fewer of them, else one by one, which always ends (block principal pivoting, Júdice and Pires 1994).
+    """
+    n, most = system.count, system.constraints.nimpulse + TILE
+    speed, wrong = memory(most), memory(most)
+    going, fewest, patience = (memory(1) for _ in range(3))
+    going[0], fewest[0], patience[0] = 1.0, INFINITE, PATIENCE
+    number, last, least = carry(1), carry(1), carry(1)
+    least[0] = 0.0
+    for r in loop(n):
+        deep = ~is_equation(system, r) & (system.violation[r] < 0.0)
+        pushes[r] = select(deep | is_equation(system, r), 1.0, 0.0)
+        least[0] = maximum(least[0], select(deep, -ENOUGH * erp / left * system.violation[r], 0.0))
+    for _ in while_any(lambda: going[0] > 0.0, TURNS * n):
+        correction_matrix(system, pushes)
+        for r in loop(n):
+            rate = select(is_equation(system, r), 1.0 / left, erp / left)
+            correction[r] = select(pushes[r] > 0.5, -rate * system.violation[r], 0.0)
+        solve_lu(system.B, n, correction)
+        for r in loop(n):
+            speed[r] = 0.0
+        multiply(system.W, n, correction, speed)
+        number[0], last[0] = 0.0, -1.0
+        for r in loop(n):
+            pushing, pushed = pushes[r] > 0.5, speed[r] + erp / left * system.violation[r]
+            slow = ~pushing & (system.violation[r] < 0.0) & (pushed < -least[0])  # equations always push
+            pulls = pushing & ~is_equation(system, r) & (system.diagonal[r] * correction[r] < -least[0])
+            wrong[r] = select(slow | pulls, 1.0, 0.0)
+            number[0] = number[0] + wrong[r]
+            last[0] = select(wrong[r] > 0.5, to_float(r), last[0])
+        fewer = number[0] < fewest[0]
+        together = fewer | (patience[0] > 0.0)
+        patience[0] = select(fewer, PATIENCE, patience[0] - 1.0)
+        fewest[0] = select(fewer, number[0], fewest[0])
+        for r in loop(n):
+            turns = (wrong[r] > 0.5) & (together | (last[0] == to_float(r)))
+            pushes[r] = select(turns, 1.0 - pushes[r], pushes[r])
+        going[0] = number[0]
 
 
 # ------------------------------------------------------------------------------------------ rows

@@ -46,7 +46,6 @@ from .contact import (
     Times,
     contact_bias,
     correction_matrix,
-    corrects,
     gap_bias,
     nearest_limit,
     reachable,
@@ -355,8 +354,8 @@ class ConstraintAdjoint:
         most = system.constraints.nimpulse + TILE
         mode, multiplier = memory(most), memory(most)
         for r in loop(system.count):
-            mode[r] = select(corrects(system, r), 0.0, -1.0)
-        correction_matrix(system)
+            mode[r] = outcome.pushes[r] - 1.0
+        correction_matrix(system, outcome.pushes)
         system.speeds(reduced, multiplier)
         self._share(reduced, multiplier, mode)
         motions = expand(world, dynamics.frames, dynamics.factors, reduced)

@@ -46,6 +46,7 @@ from .world import World
 SLOW = 1e-9  # m/s: what approaches slower does not hit
 TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
 RESTING = 1e-4  # and up to so much for what rests
+DEPTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of the smaller shape's size: how deep what is held anyway hits again
 SAME = 1e-2  # of the smaller shape's size: contacts so close to each other are one
 ELASTIC = 1e-6  # what bounces without loss rests if it is slower than so much of what a step's forces do
 NODES = 4  # a stretch is searched for closing gaps in so many parts, at least,
@@ -147,7 +148,7 @@ class Impacts:
             struck = on & (self.struck[slot] > 0.5)
             rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
             if isinstance(self.integrator, Midpoint):  # which finds the load where v leads in half the time
-                room = select(speed < 0.0, maximum(touch.gap, 0.0), 0.0) + RESTING * size
+                room = maximum(select(speed < 0.0, touch.gap, -touch.gap), 0.0) + RESTING * size
                 rests = rests & (0.5 * duration * absolute(speed) <= room)
             closed = on & ~rests & (touch.gap <= TOUCHING * size)
             self.approach[slot] = -speed
@@ -309,6 +310,14 @@ def advance(
         move(world, q, motion, t, target)
 
 
+def next_depth(gap: Scalar, size: Scalar) -> Scalar:
+    """The gap at which what has penetrated hits again, although it is held: rims that roll come down elsewhere."""
+    level: Scalar = FAR
+    for depth in reversed(DEPTHS):
+        level = select(gap > -0.9 * depth * size, -depth * size, level)
+    return level
+
+
 def each_place(contacts: Contacts) -> Iterator[Any]:
     """The slots of all pairs that have contacts."""
     for k in loop(contacts.place_count[0]):
@@ -369,7 +378,7 @@ def first_impact(
                 gap = touch.gap + select(rests, RESTING * size, 0.0)
                 # What parts now, after it hit, is below zero by rounding, and may come back.
                 parts = (rate > 0.0) & (gap > -RESTING * size)
-                level = select(gap > 0.0, 0.0, select(parts, gap, FAR))
+                level = select(gap > 0.0, 0.0, select(parts, gap, next_depth(gap, size)))
                 closed[at + k] = select(starts, level, closed[at + k])
                 watched, gap = closed[at + k] < FAR, gap - closed[at + k]
                 closer = watched & (gap < least[0])
