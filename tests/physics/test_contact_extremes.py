@@ -207,16 +207,15 @@ def test_rods_of_two_lengths(solver):
     assert ((distance > 0.95) & (distance < 1.25)).all()
 
 
-@pytest.mark.xfail(strict=True, reason="nearly parallel rods: the correction of positions moves the body by metres")
 @BOTH
 def test_contradictory_constraints(solver):
-    """Two rods that cannot both have their lengths: a compromise without wild motion, or a mark."""
+    """Two rods in one line that cannot both have their lengths: the bob comes to rest between, without wild motion."""
     scene = bd.Scene(2)
     scene.add_body("bob", bd.Circle(0.1), mass=1.0, position=(0.5, 0.0))
     scene.add_constraint("left", bd.Distance(0.5), a="bob", anchor_b=(0.0, 0.0))
     scene.add_constraint("right", bd.Distance(0.5), a="bob", anchor_b=(2.0, 0.0))
     _, path = settle(scene, 300, solver)
     assert path.status.finite.all()
-    unmarked = path.status.converged
-    assert path.v[1:][unmarked].abs().max() < 10.0
-    assert path.q.abs().max() < 10.0
+    assert path.v.abs().max() < 1.0
+    assert ((path.q[:, 0] > 0.45) & (path.q[:, 0] < 1.55) & (path.q[:, 1].abs() < 0.1)).all()
+    assert (path.q[-1] - path.q[-60]).abs().max() < 1e-3

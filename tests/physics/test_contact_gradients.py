@@ -106,6 +106,27 @@ def test_corrections_that_only_push(dim, scheme):
     check_gradients(simulator(model, scheme), inputs | parameters(model, samples), 1).require("q", "v", "size", "mass")
 
 
+@ALL
+@DIMENSIONS
+def test_violated_equations(dim, scheme):
+    """Centimetres apart, and two of the equations contradict each other: they are damped by as much as is missing."""
+    scene = bd.Scene(dim)
+    for name, x in (("a", 0.5), ("b", 1.0)):
+        scene.add_body(name, bd.Box(*(0.4, 0.2, 0.3)[:dim]), mass=1.0, position=(x, *(0.1,) * (dim - 1)))
+    scene.exclude("a", "b")
+    scene.add_constraint("weld", bd.Weld(), a="b", b="a")
+    scene.add_constraint("rod", bd.Distance(0.45), a="a", anchor_b=(0.0,) * dim)
+    scene.add_constraint("shorter", bd.Distance(0.42), a="a", anchor_b=(0.02,) * dim)
+    model, samples = scene.build(), 4
+    state = model.initial_state(samples)
+    moved = state.q + 0.01 * noise(*state.q.shape)
+    if dim == 3:
+        for turn in (moved[:, 3:7], moved[:, 10:14]):
+            turn /= turn.norm(dim=1, keepdim=True)
+    inputs = {"q": moved, "v": state.v + 0.1 * noise(*state.v.shape)}
+    check_gradients(simulator(model, scheme), inputs | parameters(model, samples), 2).require("q", "v", "mass")
+
+
 @pytest.mark.parametrize(
     ("scheme", "specialize"), [*((scheme, False) for scheme in SCHEMES), ("gauss-seidel, euler", True)]
 )

@@ -75,7 +75,7 @@ def test_gradients_of_piles(dim, seed):
 @pytest.mark.parametrize("dim", [2, 3])
 def test_gradients_of_bounces(dim):
     model = pile(10, seed=7, dim=dim, restitution=0.5)
-    check(bd.Simulator(model, 0.01, sparse=True), steps=3, fall=14, seed=1)
+    check(bd.Simulator(model, 0.01, sparse=True), steps=3, fall=15, seed=1)
 
 
 @pytest.mark.parametrize("dim", [2, 3])
@@ -85,11 +85,27 @@ def test_gradients_of_midpoint(dim):
     check(simulator, steps=3, fall=18, seed=2)
 
 
-def test_gradients_of_boxes_at_rest():
+@pytest.mark.parametrize("seed", [3, 4, 6])
+def test_gradients_of_boxes_at_rest(seed):
     """Where all contacts press, and most of them stick. (Positions are at a switch wherever one looks.)"""
-    model = pile(20, seed=3, kinds=("box",))
-    simulator = bd.Simulator(model, 0.005, sparse=True)
+    model = pile(20, seed=seed, kinds=("box",))
+    # As many sweeps in every step: differences see where one more is made.
+    solver = bd.ProjectedGaussSeidel(iterations=40, tolerance=1e-14)
+    simulator = bd.Simulator(model, 0.005, sparse=True, solver=solver)
     check(simulator, steps=2, fall=250, seed=5, names=("mass", "friction", "gravity"), skip=("q",))
+
+
+@pytest.mark.parametrize("seed", range(3, 9))
+def test_gradients_through_many_sweeps_do_not_grow(seed):
+    """Boxes on each other need hundreds of sweeps; too much momentum, and the gradient of these grew to 1e15."""
+    model = pile(20, seed=seed, kinds=("box",))
+    simulator = bd.Simulator(model, 0.005, sparse=True)
+    path = simulator.rollout(model.initial_state(), steps=400)
+    for t in range(150, 401, 50):
+        v = path.v[t].clone().requires_grad_()
+        last = simulator.rollout(bd.State(path.q[t], v), steps=2).last
+        (gradient,) = torch.autograd.grad(last.v.sum(), v)
+        assert gradient.abs().max() < 1e5
 
 
 @pytest.mark.parametrize("pyramid", [6, 8])

@@ -57,7 +57,8 @@ from .world import World
 
 SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like a gap: by velocities
 LIMIT_SLOP = 1e-4  # rad or m, likewise
-REACH = 0.05  # m or rad: equations that are violated by more are corrected by so much a step
+REACH = 0.05  # m or rad: equations that are violated by more are corrected by so much a step,
+DAMPING = 1.0  # and then with this softness, as a part of the inverse mass
 LIMIT_MARGIN = 0.05  # limits count from so close on, rad or m; wider for what approaches fast
 ENOUGH = 1e-9  # of the fastest correction: what is slower by less is fast enough
 PATIENCE = 3.0  # so often corrections may get worse before they are sought one by one,
@@ -291,7 +292,11 @@ def is_equation(system: System, r: Any) -> Any:
 
 
 def correction_matrix(system: System, pushes: Any) -> None:
-    """W of the rows that correct positions (pushes [n]: 1 there, else 0), factored, in B."""
+    """W of the rows that correct positions (pushes [n]: 1 there, else 0), factored, in B.
+
+    Equations are damped: two that nearly contradict each other, as rods in one line that are too short, would otherwise
+    move bodies as far as it takes to find a place that is right for both.
+    """
     n, B = system.count, system.B
     system.factored[0] = NO_MODE
     for r in loop(n):
@@ -300,7 +305,19 @@ def correction_matrix(system: System, pushes: Any) -> None:
         for c in loop(n):
             row[c] = select(counts & (pushes[c] > 0.5), source[c], 0.0)
         row[r] = row[r] + select(counts, system.extra[r], 1.0)
+    constraints = system.constraints
+    for i in loop(constraints.head("nequality")):  # the first rows
+        kind, support = constraints.equality(i)
+        for each in EqualityKind:
+            for _ in when(kind == int(each)):
+                scale = constraints.inverse_mass(support, int(each == EqualityKind.ABOUT))
+                B[i * n + i] = B[i * n + i] + scale * damping(system.violation[i])
     factor_lu(B, n)
+
+
+def damping(violation: Scalar) -> Scalar:
+    """Of an equation, as a part of the inverse mass: none where it holds, as Levenberg's method has it (1944)."""
+    return (DAMPING / REACH**2) * violation * violation
 
 
 def correct(system: System, erp: float, left: Scalar, correction: Any, pushes: Any) -> None:

@@ -46,6 +46,7 @@ from .contact import (
     Times,
     contact_bias,
     correction_matrix,
+    damping,
     gap_bias,
     nearest_limit,
     reachable,
@@ -148,15 +149,19 @@ class RowPower:
             kind, support = constraints.equality(i)
             numbers, record = self._numbers(i), constraints.equality_record(i)
 
-            def power(each: EqualityKind, numbers: RowNumbers, a: Vec, b: Vec, record: Vec) -> Scalar:
+            def power(each: EqualityKind, n: RowNumbers, scale: Scalar, a: Vec, b: Vec, record: Vec) -> Scalar:
                 row, error = equality_row(each, record, a[:12], b[:12])
-                total, _ = self._power(numbers, row, a, b)
-                return total - numbers.free * (reachable(error) / self.times.left) if self.positions else total
+                total, _ = self._power(n, row, a, b)
+                if not self.positions:
+                    return total
+                violation = reachable(error)
+                return total - n.free * (violation / self.times.left + scale * damping(violation) * n.impulse)
 
             for each in EqualityKind:
                 for _ in when(kind == int(each)):
                     place = constraints.head("equality_constants") + i * layout.EQUALITY
-                    self._differentiate(partial(power, each, numbers), support, (place, record))
+                    scale = constraints.inverse_mass(support, int(each == EqualityKind.ABOUT))
+                    self._differentiate(partial(power, each, numbers, scale), support, (place, record))
 
     def joint_frictions(self) -> None:
         constraints = self.constraints
