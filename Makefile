@@ -6,7 +6,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench lint docs clean
+.PHONY: help demo test bench scoreboard laikago peers lint docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
@@ -20,6 +20,15 @@ test: $(VENV)/.installed-dev ## run the tests (ARGS="-k name" selects)
 bench: $(VENV)/.installed-dev ## time backdrive and its peers
 	@$(BIN)/python -m benchmarks $(ARGS)
 
+scoreboard: $(VENV)/.installed-dev ## write docs/benchmarks.md from measurements (after `make peers`, with the peers)
+	@$(BIN)/python -m benchmarks --scoreboard $(ARGS)
+
+laikago: $(VENV)/.installed-dev ## the table of a falling Laikago beside other tools, into docs/laikago_table.md
+	@$(BIN)/backdrive run laikago-table --out results/laikago-table $(ARGS)
+	@$(BIN)/python -m benchmarks.scoreboard results/laikago-table
+
+peers: .venv-peers/.installed ## an environment for the peers that need their own: MJX, brax, newton, JAX, CasADi, CppAD
+
 lint: $(VENV)/.installed-dev ## ruff, formatting and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
@@ -29,7 +38,7 @@ docs: $(VENV)/.installed-docs ## build the pages of docs/ as a site, in build/si
 	@$(BIN)/mkdocs build --strict
 
 clean: ## remove .venv, caches and results
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results MUJOCO_LOG.TXT
+	rm -rf $(VENV) .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .installed-cli, .installed-dev: the package with that extra, again when the requirements change
@@ -37,4 +46,10 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@echo "setting up $(VENV) [$*]"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$*]'
+	@touch $@
+
+.venv-peers/.installed: benchmarks/peers.txt
+	@echo "setting up .venv-peers"
+	@$(PYTHON) -m venv .venv-peers
+	@.venv-peers/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/peers.txt
 	@touch $@

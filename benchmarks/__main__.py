@@ -3,9 +3,11 @@
     python -m benchmarks                    all tables, minutes
     python -m benchmarks --quick            all tables, rougher, in a minute or two
     python -m benchmarks --only gradient    one table (repeat for more)
+    python -m benchmarks --scoreboard       all tables, and docs/benchmarks.md with its figures from them
 
-The tables also go to results/benchmarks.json and results/benchmarks.md. A missed target is shown and is no
-failure; the exit code is 1 if a check fails: if two engines disagree, or a measurement does not hold.
+The tables also go to results/benchmarks.json and results/benchmarks.md. The scoreboard is made from the former;
+``python -m benchmarks.scoreboard results/benchmarks.json`` makes it again. A missed target is shown and is no failure;
+the exit code is 1 if a check fails: if two engines disagree, or a measurement does not hold.
 """
 
 from __future__ import annotations
@@ -20,20 +22,24 @@ import torch
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import report
+from . import report, scoreboard
 from .timing import Run
 
-SECTIONS = ("smooth", "gradient", "contact", "impact", "pile", "pendulum", "memory", "startup")
+SECTIONS = ("smooth", "gradient", "contact", "batch", "impact", "pile", "pendulum", "memory", "startup")
+SHORTER = 0.3  # of the time of a full run: the scoreboard's
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter measurements, a minute or two")
     parser.add_argument("--only", action="append", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS))
+    parser.add_argument(
+        "--scoreboard", action="store_true", help="write docs/benchmarks.md, from a somewhat shorter run"
+    )
     parser.add_argument("--output", type=Path, default=Path("results"), help="folder for results (%(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    console, start, facts, tables = Console(), time.perf_counter(), report.machine(), []
+    console, start, facts, measured = Console(), time.perf_counter(), report.machine(), []
     for name, value in facts.items():
         console.print(f"[dim]{name:>10}[/]  {value}", highlight=False)
     console.print()
@@ -46,14 +52,23 @@ def main() -> int:
     sections = options.only or SECTIONS
     with Progress(*columns, console=console, transient=True, refresh_per_second=2) as progress:
         task = progress.add_task("", total=len(sections), section="")
-        run = Run(options.quick, lambda text: progress.update(task, description=text))
+
+        def tell(text: str) -> None:
+            progress.update(task, description=text)
+
         for section in sections:
             progress.update(task, section=section)
-            for table in importlib.import_module(f"benchmarks.{section}").measure(run):
+            run = Run(options.quick, tell, SHORTER if options.scoreboard else 1.0)
+            part = report.Section(section, importlib.import_module(f"benchmarks.{section}").measure(run), run.taken)
+            for table in part.tables:
                 table.show(console)
-                tables.append(table)
+            measured.append(part)
             progress.advance(task)
-    report.write(options.output, facts, tables)
+    facts["took"] = f"{time.perf_counter() - start:.0f} s" + (" (--quick)" if options.quick else "")
+    report.write(options.output, facts, measured)
+    if options.scoreboard:
+        scoreboard.write(options.output / "benchmarks.json", Path("docs"))
+    tables = [table for part in measured for table in part.tables]
     targets = [target for table in tables for _, target in table.rows if target]
     console.print(
         f"{sum(t.met for t in targets)} of {len(targets)} targets met, {time.perf_counter() - start:.0f} s; "

@@ -11,6 +11,8 @@ import mujoco.rollout
 import numpy as np
 import pinocchio as pin
 
+from backdrive.experiments.peers.with_mujoco import chain, to_tangent
+
 from .robots import DT
 
 Array = np.ndarray
@@ -74,29 +76,13 @@ class MuJoCo:
     def gradient(self, q: Array, v: Array, controls: Array, centered: bool) -> tuple[Array, Array]:
         """Of |q_T|² + |v_T|², one environment: for its start [2 nv] (tangent) and controls [T, nu].
 
-        A rollout, then a sweep backwards that multiplies the Jacobians of every step by ``mjd_transitionFD``.
+        A rollout, then the chain of ``mjd_transitionFD``.
         """
-        m, d = self.model, self.data
-        path_q, path_v = (x[0] for x in self.roller(q[None], v[None], controls[None])())
-        a, b = np.zeros((2 * m.nv, 2 * m.nv)), np.zeros((2 * m.nv, m.nu))
-        bar = np.concatenate([to_tangent(path_q[-1], 2 * path_q[-1], m.nv), 2 * path_v[-1]])
-        controls_bar = np.zeros_like(controls)
-        for t in reversed(range(len(controls))):
-            d.qpos, d.qvel = (path_q[t - 1], path_v[t - 1]) if t else (q, v)
-            d.ctrl = controls[t]
-            mujoco.mjd_transitionFD(m, d, 1e-6, centered, a, b, None, None)
-            controls_bar[t] = bar @ b
-            bar = bar @ a
-        return bar, controls_bar
-
-
-def to_tangent(q: Array, q_bar: Array, nv: int) -> Array:
-    """A gradient with respect to q as one for displacements along v (floating base, or hinges)."""
-    if len(q) == nv:
-        return q_bar
-    w, xyz = q[3], q[4:7]
-    turn = (w * q_bar[4:7] - q_bar[3] * xyz - np.cross(xyz, q_bar[4:7])) / 2
-    return np.concatenate([q_bar[:3], turn, q_bar[7:]])
+        path_q, path_v = (
+            np.concatenate([x[None], y[0]]) for x, y in zip((q, v), self.roller(q[None], v[None], controls[None])())
+        )
+        end = np.concatenate([to_tangent(path_q[-1], 2 * path_q[-1], self.model.nv), 2 * path_v[-1]])
+        return chain(self.model, self.data, path_q, path_v, controls, end, centered)
 
 
 class Pinocchio:

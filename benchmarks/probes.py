@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 
@@ -47,6 +45,7 @@ def memory(steps: int, every: int) -> dict[str, float]:
     import torch
 
     import backdrive as bd
+    from backdrive.experiments.peers.measure import growth
 
     from .gradient import gradient
     from .robots import laikago
@@ -58,34 +57,8 @@ def memory(steps: int, every: int) -> dict[str, float]:
     state, controls = bd.State(state.q[0], state.v[0]), controls[:, 0].contiguous()
     for _ in range(2):
         gradient(simulator, state, controls[:20], adjoint)
-        control = _growth(lambda: [torch.ones(62_500, dtype=torch.float64) for _ in range(5)])
-    return {"growth": _growth(lambda: gradient(simulator, state, controls, adjoint)), "control": control}
-
-
-def _growth(call: Callable[[], object]) -> float:
-    """MB by which a call raises the peak of resident memory.
-
-    The system keeps the peak since the process began (getrusage has no other), and importing and compiling
-    set that higher than any rollout: it is reset (5 in /proc/self/clear_refs) to what is resident now. What
-    malloc holds free but resident would hide new memory: it is given back first.
-    """
-    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-    if trim is not None:
-        trim(0)
-    Path("/proc/self/clear_refs").write_text("5")
-    before = _status("VmHWM")
-    kept = call()
-    after = _status("VmHWM")
-    del kept
-    return (after - before) / 1e6
-
-
-def _status(name: str) -> int:
-    """A size from /proc/self/status, bytes."""
-    for line in Path("/proc/self/status").read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024
-    raise RuntimeError(f"the system does not report {name}")
+        control = growth(lambda: [torch.ones(62_500, dtype=torch.float64) for _ in range(5)])
+    return {"growth": growth(lambda: gradient(simulator, state, controls, adjoint)), "control": control}
 
 
 def main(name: str, arguments: list[Any]) -> None:

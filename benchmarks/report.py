@@ -8,6 +8,7 @@ import os
 import platform
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import rich.table
 from rich.console import Console
@@ -102,16 +103,39 @@ def _cpu_name() -> str:
     return next((x.split(":")[1].strip() for x in lines if x.startswith("model name")), platform.processor())
 
 
-def write(folder: Path, facts: dict[str, str], tables: list[Table]) -> None:
+@dataclass
+class Section:
+    """The tables of a section, and the times that they were made from: s of two halves, by case."""
+
+    name: str
+    tables: list[Table]
+    times: dict[str, list[float]]
+
+    def noise(self) -> list[float]:
+        """By which part the halves of every measurement differ."""
+        return [max(halves) / min(halves) - 1.0 for halves in self.times.values()]
+
+
+def write(folder: Path, facts: dict[str, str], sections: list[Section]) -> None:
     """``benchmarks.json`` and ``benchmarks.md``."""
     folder.mkdir(parents=True, exist_ok=True)
-    content = {
-        "machine": facts,
-        "tables": [asdict(t) | {"targets met": [x.met for _, x in t.rows if x]} for t in tables],
-    }
+    content = {"machine": facts, "sections": [asdict(section) for section in sections]}
     (folder / "benchmarks.json").write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", "utf-8")
     head = "\n".join(f"- {name}: {value}" for name, value in facts.items())
-    (folder / "benchmarks.md").write_text("\n".join([head, "", *(t.markdown() for t in tables)]), "utf-8")
+    tables = [table.markdown() for section in sections for table in section.tables]
+    (folder / "benchmarks.md").write_text("\n".join([head, "", *tables]), "utf-8")
+
+
+def read(path: Path) -> tuple[dict[str, str], list[Section]]:
+    """What ``benchmarks.json`` has."""
+    content = json.loads(path.read_text("utf-8"))
+
+    def table(given: dict[str, Any]) -> Table:
+        rows = [(cells, Target(**target) if target else None) for cells, target in given["rows"]]
+        return Table(**{**given, "rows": rows, "checks": [tuple(check) for check in given["checks"]]})
+
+    sections = [Section(s["name"], [table(t) for t in s["tables"]], s["times"]) for s in content["sections"]]
+    return content["machine"], sections
 
 
 def per_second(seconds: float) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import importlib.util
 import math
 from collections.abc import Callable
@@ -16,8 +15,8 @@ import torch
 from torch import Tensor
 
 import backdrive as bd
-
-DT = 0.002  # s
+from backdrive.experiments import laikago as experiment
+from backdrive.experiments.laikago import DT
 
 
 @dataclass(frozen=True)
@@ -72,49 +71,18 @@ def _random() -> Callable[..., Tensor]:
 @functools.cache
 def laikago() -> Robot:
     """The quadruped of example-robot-data: a floating trunk, 12 hinges, a torque motor on each."""
-    package = importlib.metadata.distribution("example-robot-data")
-    robots = Path(str(package.locate_file("cmeel.prefix/share/example-robot-data/robots")))
-    spec = mujoco.MjSpec.from_file(str(robots / "laikago_description" / "urdf" / "laikago.urdf"))
-    for geom in list(spec.geoms):
-        if geom.meshname:  # pictures; the shapes for contact are boxes, cylinders and spheres
-            spec.delete(geom)
-    for mesh in list(spec.meshes):
-        spec.delete(mesh)
-    for joint in spec.joints:  # the limits of the joints' torques become those of the motors
-        motor = spec.add_actuator(name=joint.name, target=joint.name, trntype=mujoco.mjtTrn.mjTRN_JOINT)
-        motor.set_to_motor()
-        motor.forcelimited, motor.forcerange = True, joint.actfrcrange
-        joint.actfrclimited = False
-    spec.worldbody.first_body().add_freejoint(name="root")
-    spec.compile()
-    mjcf = spec.to_xml()
+    mjcf = experiment.description()
     return Robot(mjcf, bd.load(mjcf, ignore=("contact", "limit")))
 
 
 @functools.cache
 def standing_laikago(shapes: str = "feet") -> Standing:
-    """The same robot on a floor, with a position servo on each hinge (200 N m/rad, 5 N m s/rad).
-
-    shapes: what may touch: "feet" (the four spheres) or "floor" (all shapes) with the floor, or "all" with each other
-    as well.
-    """
-    spec = mujoco.MjSpec.from_string(laikago().mjcf)
-    spec.option.timestep = DT
-    for geom in list(spec.geoms):
-        if shapes != "all":
-            geom.contype = 0
-        if shapes == "feet" and geom.type != mujoco.mjtGeom.mjGEOM_SPHERE:
-            spec.delete(geom)  # the file has the masses
-    spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
-    for motor in spec.actuators:
-        motor.set_to_position(kp=200.0, kv=5.0)
-    thigh, calf, segment, foot = 0.67, -1.3, 0.25, 0.0265  # rad, m
-    height = segment * (math.cos(thigh) + math.cos(thigh + calf)) + foot
-    pose = torch.tensor([0.0, thigh, calf], dtype=torch.float64).repeat(4)
-    spec.compile()
-    mjcf = spec.to_xml()
-    model = bd.load(mjcf)
-    return Standing(mjcf, model, height=height, angles=pose, hold=pose, spread=0.01, noise=0.01)
+    """The same robot on a floor, with a position servo on each hinge; shapes: see `laikago.on_floor`."""
+    mjcf, pose = experiment.on_floor(shapes), experiment.pose()
+    return Standing(
+        mjcf, bd.load(mjcf), height=experiment.HEIGHT, angles=pose, hold=pose, spread=experiment.SPREAD,
+        noise=experiment.NOISE,
+    )  # fmt: skip
 
 
 @functools.cache

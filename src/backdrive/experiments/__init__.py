@@ -47,6 +47,12 @@ _EXPERIMENTS = {
             "Degrave et al. 2016, ball trajectory",
             "ball_throw",
         ),
+        Experiment(
+            "laikago-table",
+            "a Laikago falls on its feet: time and memory of its gradient, beside autodiff tools, MuJoCo and MJX",
+            "Qiao et al. 2021, performance",
+            "laikago_table",
+        ),
     )
 }
 
