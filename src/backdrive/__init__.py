@@ -46,7 +46,7 @@ __all__ = [
     "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load", "smoothed",
 ]  # fmt: skip
 
-_ON_DEMAND = ("experiments", "identify", "view")  # imported when they are first used
+_ON_DEMAND = ("envs", "experiments", "identify", "view")  # imported when they are first used
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,34 @@
+"""Gymnasium environments whose steps carry gradients; importing this module registers them as ``backdrive/...``.
+
+    import gymnasium, backdrive.envs
+
+    env = gymnasium.make("backdrive/Ant-v0")                     # numpy in and out, for any RL library
+    envs = gymnasium.make_vec("backdrive/Ant-v0", num_envs=1024)  # one batched rollout per step for all of them
+    envs.unwrapped.step_torch(actions)                           # tensors, with the graph kept
+
+A `Task` is a model with an observation, a reward, an end and a start; `Env` and `VectorEnv` make environments of one.
+An extra that ``import backdrive`` does not load: it needs gymnasium (``pip install 'backdrive[envs]'``).
+"""
+
+try:
+    import gymnasium as _gymnasium
+except ImportError as error:
+    raise ImportError("backdrive.envs needs gymnasium: pip install 'backdrive[envs]'") from error
+
+from .env import Env
+from .task import Task
+from .tasks import TASKS, find
+from .vector import VectorEnv
+
+__all__ = ["TASKS", "Env", "Task", "VectorEnv", "find"]
+
+for _name, _entry in TASKS.items():
+    _id = f"backdrive/{_name}-v0"
+    if _id not in _gymnasium.registry:  # else this module is being reloaded
+        _gymnasium.register(
+            _id,
+            entry_point="backdrive.envs:Env",
+            vector_entry_point="backdrive.envs:VectorEnv",
+            max_episode_steps=_entry.max_episode_steps,
+            kwargs={"task": _name},
+        )

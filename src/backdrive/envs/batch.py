@@ -1,0 +1,124 @@
+"""Environments of one task, stepped together: the part that `Env` and `VectorEnv` share. Tensors; the graph is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from gymnasium import spaces
+from torch import Tensor
+
+from ..model import State, checks
+from ..physics.solve import Solver
+from ..simulator import Simulator
+from ..trajectory import Trajectory
+from .task import Random, Task
+
+NUMPY: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.float32}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Of a step of all environments: observation [B, n], reward [B] and its terms, where it ended [B], the motion."""
+
+    observation: Tensor
+    reward: Tensor
+    terms: dict[str, Tensor]
+    terminated: Tensor
+    path: Trajectory
+
+
+class Batch:
+    """`count` environments. `state`: where they are, or None before they were started."""
+
+    def __init__(self, task: Task, count: int, dtype: torch.dtype, threads: int | None, solver: Solver | None) -> None:
+        if not isinstance(task, Task):
+            raise TypeError(f"task must be a backdrive.envs.Task or a name, got {type(task).__name__}")
+        self.task, self.count, self.dtype = task, count, dtype
+        settings = {"nonfinite": "mark", **task.settings}  # one that flies apart ends, and not all the others with it
+        if solver is not None:
+            settings["solver"] = solver
+        self.simulator = Simulator(task.model, task.dt, dtype=dtype, threads=threads, **settings)
+        self.state: State | None = None
+        self._low, self._high = (torch.as_tensor(x, dtype=dtype) for x in (task.action_low, task.action_high))
+
+    def spaces(self) -> tuple[spaces.Box, spaces.Box]:
+        """Of one environment's observations and actions."""
+        task = self.task
+        size = task.observe(task.model.initial_state(1).to(self.dtype)).shape[-1]
+        actions = spaces.Box(task.action_low.astype(np.float32), task.action_high.astype(np.float32), dtype=np.float32)
+        return spaces.Box(-np.inf, np.inf, (size,), dtype=NUMPY[self.dtype]), actions
+
+    def started(self, random: Random, count: int) -> State:
+        """New starts, [count, n]."""
+        return self.task.start(random, count).to(self.dtype)
+
+    def start(self, random: Random, given: State | None) -> None:
+        """All begin anew, or at a given state."""
+        model = self.task.model
+        if given is None:
+            given = self.started(random, self.count)
+        elif not isinstance(given, State):
+            raise TypeError(f"options['state'] must be a backdrive State(q, v), got {type(given).__name__}")
+        shapes = (self.count, model.nq), (self.count, model.nv)
+        if (tuple(given.q.shape), tuple(given.v.shape)) != shapes:
+            sizes = f"{list(given.q.shape)} and {list(given.v.shape)} for {self.count} environments"
+            raise ValueError(f"options['state'] must have q of {model.nq} and v of {model.nv} numbers, got {sizes}")
+        self.state = given.to(self.dtype).clone()
+
+    def observation(self) -> Tensor:
+        """Of where they are now, [B, n]."""
+        return self.task.observe(self.where())
+
+    def where(self) -> State:
+        if self.state is None:
+            raise RuntimeError("call reset before anything else")
+        return self.state
+
+    def step(self, action: Tensor) -> Outcome:
+        """One rollout of `frame_skip` steps; action [B, action_size].
+
+        An environment whose motion is no longer finite stays where it was, and has ended; its step has no gradient.
+        """
+        task, before = self.task, self.where()
+        control = task.control(action.clamp(self._low, self._high))
+        controls = control.expand(task.frame_skip, *control.shape)
+        begin = State(before.q.view_as(before.q), before.v.view_as(before.v))
+        path = self.simulator.rollout(begin, controls)
+        after, finite = path.last, torch.isfinite(path.last.v).all(-1, keepdim=True)
+        if not finite.all():
+            after = State(*(torch.where(finite, x, y) for x, y in zip(after, before, strict=True)))
+            for x in (*begin, controls):
+                if x.requires_grad:  # the backward pass gives these rows 0 × NaN
+                    x.register_hook(lambda bar: torch.where(finite, bar, 0.0))
+        self.state = after
+        terms = dict(task.reward(before, action, after))
+        reward = torch.stack(list(terms.values())).sum(0)
+        return Outcome(task.observe(after), reward, terms, task.ends(after) | ~finite[:, 0], path)
+
+    def action(self, action: Any, batched: bool) -> Tensor:
+        """A checked tensor [B, action_size] of an array, a tensor or a list; unbatched, of [action_size]."""
+        size = len(self.task.action_low)
+        shape = (self.count, size) if batched else (size,)
+        tensor = action if isinstance(action, Tensor) else torch.from_numpy(np.asarray(action, NUMPY[self.dtype]))
+        if tuple(tensor.shape) != shape:
+            raise ValueError(f"action must have the shape {shape}, got {tuple(tensor.shape)}")
+        if not bool(torch.isfinite(tensor).all()):
+            place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
+            raise ValueError(f"action is not finite: {tensor[tuple(place)].item()} at {place}")
+        return tensor.to(self.dtype).reshape(self.count, size)
+
+
+def checked_dtype(dtype: torch.dtype | str) -> torch.dtype:
+    """torch.float64 or torch.float32, also by name, as the arguments of `gymnasium.make` are kept in files."""
+    names = {"float64": torch.float64, "float32": torch.float32}
+    if isinstance(dtype, str) and dtype not in names:
+        raise ValueError(checks.unknown("dtype", dtype, names))
+    return names[dtype] if isinstance(dtype, str) else dtype
+
+
+def put(state: State, rows: Tensor, new: State) -> State:
+    """The state with some rows (numbers [k]) replaced; gradients do not pass through these."""
+    return State(*(x.index_put((rows,), y) for x, y in zip(state, new, strict=True)))

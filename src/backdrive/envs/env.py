@@ -1,0 +1,123 @@
+"""One environment, for Gymnasium."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from torch import Tensor
+
+from ..model import State
+from ..physics.solve import Solver
+from .batch import Batch, checked_dtype
+from .render import Picture, Window
+from .task import Task
+from .tasks import find
+
+
+class Env(gymnasium.Env):
+    """A task as a `gymnasium.Env`.
+
+    task: a `Task`, or the name of one of `backdrive.envs.TASKS`, which then takes the `options`. render_mode: None,
+        "rgb_array", or "human", a window of matplotlib's. dtype: float64 or float32, of the physics and the
+        observations. threads, solver: of the simulator; one environment needs no more than one thread.
+
+    `step` and `reset` take and give numpy arrays. `step_torch` and `reset_torch` do the same on tensors, and keep the
+    graph: the observation after some steps has a gradient by all actions and by the start; `detach` cuts it. Actions
+    beyond their limits are clipped, as Gymnasium's MuJoCo environments do; what is no number, or of another shape,
+    raises.
+    """
+
+    metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 50}  # noqa: RUF012
+
+    def __init__(
+        self, task: Task | str, *, render_mode: str | None = None, dtype: torch.dtype | str = torch.float64,
+        threads: int | None = 1, solver: Solver | None = None, width: int = 480, height: int = 480, **options: Any,
+    ) -> None:  # fmt: skip
+        self.task = find(task, options)
+        self.batch = Batch(self.task, 1, checked_dtype(dtype), threads, solver)
+        self.observation_space, self.action_space = self.batch.spaces()
+        self.metadata = {**self.metadata, "render_fps": self.task.fps}
+        if render_mode not in (None, *self.metadata["render_modes"]):
+            raise ValueError(f"render_mode must be None, 'human' or 'rgb_array', got {render_mode!r}")
+        self.render_mode = render_mode
+        self._size = width, height
+        self._picture: Picture | None = None
+        self._window: Window | None = None
+
+    @property
+    def simulator(self) -> Any:
+        """The `Simulator` that steps it."""
+        return self.batch.simulator
+
+    @property
+    def state(self) -> State:
+        """q [nq] and v [nv] now."""
+        q, v = self.batch.where()
+        return State(q[0], v[0])
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """A new start. options: {"state": State(q [nq], v [nv])} starts there instead."""
+        observation, info = self.reset_torch(seed=seed, options=options)
+        if self.render_mode == "human":
+            self.render()
+        return observation.detach().numpy().copy(), info
+
+    def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
+        with torch.no_grad():
+            observation, reward, terminated, _, info = self.step_torch(action)
+        del info["path"]
+        if self.render_mode == "human":
+            self.render()
+        numbers = {name: x.item() for name, x in info.items()}
+        return observation.numpy().copy(), reward.item(), bool(terminated), False, numbers
+
+    def reset_torch(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As `reset`; the given state may have a gradient."""
+        super().reset(seed=seed)
+        given = (options or {}).get("state")
+        if isinstance(given, State):
+            given = State(given.q.unsqueeze(0), given.v.unsqueeze(0))
+        self.batch.start(self.np_random, given)
+        return self.batch.observation()[0], {}
+
+    def step_torch(self, action: Any) -> tuple[Tensor, Tensor, bool, bool, dict[str, Any]]:
+        """As `step`, with observation [n] and reward [] as tensors that have gradients.
+
+        info: the terms of the reward as tensors, and "path": the `Trajectory` of this step, with its status.
+        """
+        out = self.batch.step(self.batch.action(action, batched=False))
+        info: dict[str, Any] = {f"reward_{name}": x[0] for name, x in out.terms.items()}
+        return out.observation[0], out.reward[0], bool(out.terminated), False, {**info, "path": out.path}
+
+    def detach(self) -> None:
+        """Forget how the present state came about: gradients go back to here."""
+        self.batch.state = self.batch.where().detach()
+
+    def render(self) -> np.ndarray | None:
+        """The picture, uint8 [height, width, 3]; or None, and it is shown in a window."""
+        if self.render_mode is None:
+            gymnasium.logger.warn("render() does nothing: the environment was made without a render_mode")
+            return None
+        if self._picture is None:
+            self._picture = Picture(self.batch.simulator, self.task, *self._size)
+        image = self._picture.of(self.batch.where().detach(), 0)
+        if self.render_mode == "rgb_array":
+            return image
+        if self._window is None:
+            self._window = Window(image, self.task)
+        self._window.show(image)
+        return None
+
+    def close(self) -> None:
+        if self._picture is not None:
+            self._picture.close()
+        if self._window is not None:
+            self._window.close()
+        self._picture = self._window = None

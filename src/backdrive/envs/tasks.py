@@ -1,0 +1,42 @@
+"""The registered tasks, by name; each module is imported when one of its tasks is made."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..model import checks
+from .task import Task
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Where a task is made: a function of this package, its name as "module:function"."""
+
+    maker: str
+    max_episode_steps: int
+
+
+TASKS = {
+    "CartPole": Entry("classic:cart_pole", 500),
+    "Pendulum": Entry("classic:pendulum", 200),
+    "NLinkPendulum": Entry("classic:n_link_pendulum", 100),
+    "Hopper": Entry("locomotion:hopper", 1000),
+    "HalfCheetah": Entry("locomotion:half_cheetah", 1000),
+    "Ant": Entry("locomotion:ant", 1000),
+    "Laikago": Entry("laikago:laikago", 1000),
+}
+
+
+def find(task: Task | str, options: Mapping[str, Any] | None = None) -> Task:
+    """The task of a name, made with its options; or the task itself, which takes none."""
+    if not isinstance(task, str):
+        if options:
+            raise TypeError(f"a Task takes no options, got {', '.join(options)}")
+        return task
+    if task not in TASKS:
+        raise ValueError(checks.unknown("task", task, TASKS))
+    module, function = TASKS[task].maker.split(":")
+    return getattr(importlib.import_module(f".{module}", __package__), function)(**(options or {}))

@@ -1,0 +1,176 @@
+"""Many environments, for Gymnasium: one batched rollout per step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium.vector import AutoresetMode
+from gymnasium.vector.utils import batch_space
+from torch import Tensor
+
+from ..model import State
+from ..physics.solve import Solver
+from .batch import Batch, checked_dtype, put
+from .render import Picture
+from .task import Task
+from .tasks import find
+
+
+class VectorEnv(gymnasium.vector.VectorEnv):
+    """`num_envs` environments of one task as a `gymnasium.vector.VectorEnv`.
+
+    max_episode_steps: after so many, an episode is truncated; None: never. autoreset_mode: what happens to those whose
+        episode has ended, as in Gymnasium: "NextStep" (default; the next step starts them anew, its action is
+        ignored and its reward 0), "SameStep" (they start anew at once, and ``info["final_obs"]`` has where they ended),
+        "Disabled" (nothing: call ``reset(options={"reset_mask": mask})``).
+    task, dtype, solver, options: as in `Env`. threads: None: all cores. render_mode: None or "rgb_array", a tuple of
+        pictures.
+
+    One seed, and one generator of random numbers, serve all environments. `step_torch`, `reset_torch` and `detach`: as
+    in `Env`, on tensors [num_envs, ...]. An environment that starts anew has no gradient by what was before.
+    """
+
+    metadata = {  # noqa: RUF012
+        "render_modes": ["rgb_array"],
+        "render_fps": 50,
+        "autoreset_mode": AutoresetMode.NEXT_STEP,
+    }
+
+    def __init__(
+        self, task: Task | str, *, num_envs: int = 1, max_episode_steps: int | None = None,
+        autoreset_mode: AutoresetMode | str = AutoresetMode.NEXT_STEP, render_mode: str | None = None,
+        dtype: torch.dtype | str = torch.float64, threads: int | None = None, solver: Solver | None = None,
+        width: int = 480, height: int = 480, **options: Any,
+    ) -> None:  # fmt: skip
+        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
+            raise ValueError(f"num_envs must be an integer >= 1, got {num_envs!r}")
+        if render_mode not in (None, "rgb_array"):
+            raise ValueError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
+        self.task = find(task, options)
+        self.batch = Batch(self.task, num_envs, checked_dtype(dtype), threads, solver)
+        self.num_envs, self.max_episode_steps, self.render_mode = num_envs, max_episode_steps, render_mode
+        self.single_observation_space, self.single_action_space = self.batch.spaces()
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self.autoreset_mode = AutoresetMode(autoreset_mode)
+        self.metadata = {**self.metadata, "render_fps": self.task.fps, "autoreset_mode": self.autoreset_mode}
+        self._steps = torch.zeros(num_envs, dtype=torch.int64)  # of the present episodes
+        self._ended = torch.zeros(num_envs, dtype=torch.bool)
+        self._size = width, height
+        self._picture: Picture | None = None
+
+    @property
+    def simulator(self) -> Any:
+        """The `Simulator` that steps them."""
+        return self.batch.simulator
+
+    @property
+    def state(self) -> State:
+        """q [num_envs, nq] and v [num_envs, nv] now."""
+        return self.batch.where()
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """New starts for all. options: {"reset_mask": bool [num_envs]}: for these; {"state": State}: start there."""
+        observation, info = self.reset_torch(seed=seed, options=options)
+        return observation.detach().numpy().copy(), info
+
+    def reset_torch(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Tensor, dict[str, Any]]:
+        super().reset(seed=seed)
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            self.batch.start(self.np_random, (options or {}).get("state"))
+            self._steps, self._ended = torch.zeros_like(self._steps), torch.zeros_like(self._ended)
+        else:
+            mask = np.asarray(mask)
+            if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
+                raise ValueError(
+                    f"options['reset_mask'] must be bool ({self.num_envs},) with at least one True, "
+                    f"got {mask.dtype} {mask.shape}"
+                )
+            self._start_anew(torch.from_numpy(mask).nonzero()[:, 0])
+        return self.batch.observation(), {}
+
+    def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        with torch.no_grad():
+            *results, info = self.step_torch(actions)
+        del info["path"]
+        info = {name: _arrays(x) for name, x in info.items()}
+        if "final_obs" in info:  # an array of arrays, None where nothing ended, as Gymnasium has it
+            final = np.full(self.num_envs, None, object)
+            for i in np.flatnonzero(info["_final_obs"]):
+                final[i] = info["final_obs"][i]
+            info["final_obs"] = final
+        observation, reward, terminated, truncated = (x.numpy().copy() for x in results)
+        return observation, reward, terminated, truncated, info
+
+    def step_torch(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
+        """As `step`, with tensors: observation [N, n] and reward [N] have gradients; terminated, truncated: bool [N].
+
+        info: the terms of the reward [N] with their masks ``_name``, as Gymnasium has them, and "path": the
+        `Trajectory` of this step, with its status. In the mode "SameStep", "final_obs" [N, n] are all observations
+        before anything started anew.
+        """
+        batch, ended = self.batch, self._ended
+        action = batch.action(actions, batched=True)
+        if self.autoreset_mode is AutoresetMode.DISABLED and bool(ended.any()):
+            where = ended.nonzero()[:, 0].tolist()
+            raise RuntimeError(f"the episodes of environments {where} have ended: reset them (options['reset_mask'])")
+        anew = ended.nonzero()[:, 0]
+        if len(anew):  # before the step, so that it never begins at a state where an episode ended
+            self._start_anew(anew)
+            start = State(*(x[anew] for x in batch.where()))
+        out = batch.step(action)
+        observation, reward, terms, terminated = out.observation, out.reward, out.terms, out.terminated
+        self._steps = self._steps + 1
+        if len(anew):
+            batch.state, self._steps[anew] = put(batch.where(), anew, start), 0
+            observation = observation.index_put((anew,), batch.task.observe(start))
+            reward, terminated = reward.masked_fill(ended, 0.0), terminated & ~ended
+            terms = {name: x.masked_fill(ended, 0.0) for name, x in terms.items()}
+        truncated = torch.zeros_like(terminated)
+        if self.max_episode_steps is not None:
+            truncated = self._steps >= self.max_episode_steps
+        self._ended = terminated | truncated
+        info: dict[str, Any] = {f"reward_{name}": x for name, x in terms.items()}
+        info |= dict.fromkeys([f"_{name}" for name in info], ~ended)
+        if self.autoreset_mode is AutoresetMode.SAME_STEP and bool(self._ended.any()):
+            final = self._ended
+            info |= {"final_obs": observation, "_final_obs": final, "final_info": dict(info), "_final_info": final}
+            self._start_anew(final.nonzero()[:, 0])
+            observation = batch.observation()
+        return observation, reward, terminated, truncated, {**info, "path": out.path}
+
+    def detach(self) -> None:
+        """Forget how the present states came about: gradients go back to here."""
+        self.batch.state = self.batch.where().detach()
+
+    def render(self) -> tuple[np.ndarray, ...] | None:
+        """A picture of each environment, uint8 [height, width, 3]."""
+        if self.render_mode is None:
+            return None
+        if self._picture is None:
+            self._picture = Picture(self.batch.simulator, self.task, *self._size)
+        state = self.batch.where().detach()
+        return tuple(self._picture.of(state, i) for i in range(self.num_envs))
+
+    def close_extras(self, **kwargs: Any) -> None:
+        if self._picture is not None:
+            self._picture.close()
+            self._picture = None
+
+    def _start_anew(self, rows: Tensor) -> None:
+        new = self.batch.started(self.np_random, len(rows))
+        self.batch.state = put(self.batch.where(), rows, new)
+        self._steps, self._ended = self._steps.clone(), self._ended.clone()
+        self._steps[rows], self._ended[rows] = 0, False
+
+
+def _arrays(x: Any) -> Any:
+    return {name: _arrays(y) for name, y in x.items()} if isinstance(x, dict) else x.numpy()

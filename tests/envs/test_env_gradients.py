@@ -1,0 +1,114 @@
+"""Gradients of a return over 20 steps, with respect to actions and to a policy's weights, against differences.
+
+One vector environment has everything: for each of some seeds, an environment as it is, and four that are moved along a
+random direction, for differences of fourth order. Seeds for which a contact changed its mode on the way are left out.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+import backdrive as bd
+from backdrive.envs import TASKS, VectorEnv, find
+from backdrive.envs.task import never
+
+STEPS, SEEDS = 20, 16
+EPS = 3e-6
+OFFSETS = EPS * torch.tensor([0.0, 1.0, -1.0, 2.0, -2.0], dtype=torch.float64)
+WEIGHTS = torch.tensor([0.0, 8.0, -8.0, -1.0, 1.0], dtype=torch.float64) / (12.0 * EPS)
+FLOOR = 0.05  # of a derivative: returns are of size 10, so that differences are right to a few 1e-9
+
+
+# Some steps of the Ant have two solutions, as rigid contact with friction can. Gauss-Seidel begins at the impulses of
+# the step before, in the backward pass at those of the step after, and may find the other one there (2 of 16 seeds).
+SOLVERS = {"Ant": bd.InteriorPoint()}
+
+
+def vector_env(name: str) -> VectorEnv:
+    """Of which no episode ends: for a gradient, all that counts is that all environments see the same steps."""
+    return VectorEnv(replace(find(name), ends=never), num_envs=SEEDS * len(OFFSETS), solver=SOLVERS.get(name))
+
+
+def returns(env: VectorEnv, start: bd.State, act: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
+    """[SEEDS, 5], and whether all five moved alike, [SEEDS].
+
+    Rewards, and a part of the observations, since CartPole's reward is constant.
+    """
+    observation, _ = env.reset_torch(options={"state": start})
+    total, alike = torch.zeros(SEEDS, len(OFFSETS), dtype=torch.float64), torch.ones(SEEDS, dtype=torch.bool)
+    for step in range(STEPS):
+        observation, reward, *_, info = env.step_torch(act(step, observation))
+        total = total + (reward + 0.1 * observation.sin().sum(-1)).reshape(total.shape)
+        modes = info["path"].status.modes.reshape(-1, *total.shape)
+        alike &= (modes == modes[..., :1]).all(-1).all(0)
+        assert info["path"].status.converged.all()
+    return total, alike
+
+
+def moved(x: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
+    """x [SEEDS, ...] with its five versions [SEEDS, 5, ...], and the directions they differ in."""
+    way = torch.randn(x.shape, generator=random, dtype=torch.float64)
+    way /= way.flatten(1).norm(dim=1).reshape(-1, *[1] * (x.ndim - 1))
+    steps = OFFSETS.reshape(1, -1, *[1] * (x.ndim - 1))
+    return (x.unsqueeze(1) + steps * way.unsqueeze(1)).requires_grad_(), way
+
+
+def compare(total: Tensor, alike: Tensor, x: Tensor, way: Tensor) -> None:
+    (gradient,) = torch.autograd.grad(total[:, 0].sum(), x)
+    exact = (gradient[:, 0] * way).flatten(1).sum(1)
+    found = (total.detach() * WEIGHTS).sum(1)
+    error = (exact - found).abs() / found.abs().clamp(min=FLOOR)
+    assert alike.sum() >= 3, f"{int(alike.sum())} of {SEEDS} without a switch"
+    assert exact[alike].abs().max() > 0.1
+    assert error[alike].max() <= 1e-6, (exact[alike], found[alike])
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_with_respect_to_actions(name):
+    env, random = vector_env(name), torch.Generator().manual_seed(0)
+    env.reset(seed=0)
+    start = bd.State(*(x[:SEEDS].repeat_interleave(len(OFFSETS), 0) for x in env.state))
+    shape = SEEDS, STEPS, env.single_action_space.shape[0]
+    actions, way = moved(0.2 * (2.0 * torch.rand(shape, generator=random, dtype=torch.float64) - 1.0), random)
+    total, alike = returns(env, start, lambda step, _: actions[:, :, step].flatten(0, 1))
+    compare(total, alike, actions, way)
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_with_respect_to_the_weights_of_a_policy(name):
+    env, random = vector_env(name), torch.Generator().manual_seed(1)
+    env.reset(seed=1)
+    start = bd.State(*(x[:SEEDS].repeat_interleave(len(OFFSETS), 0) for x in env.state))
+    (seen,), (out,) = env.single_observation_space.shape, env.single_action_space.shape
+    weights, way = moved(0.05 * torch.randn(SEEDS, out, seen, generator=random, dtype=torch.float64), random)
+
+    def act(step: int, observation: Tensor) -> Tensor:
+        return torch.tanh(weights.flatten(0, 1) @ observation.unsqueeze(-1)).squeeze(-1)
+
+    total, alike = returns(env, start, act)
+    compare(total, alike, weights, way)
+
+
+def test_reach_back_to_the_start_and_stop_where_they_are_cut():
+    env = bd.envs.Env("Pendulum")
+    angle = torch.tensor([0.3], dtype=torch.float64, requires_grad=True)
+    env.reset_torch(options={"state": bd.State(angle, torch.zeros_like(angle))})
+    observation, reward, *_ = env.step_torch([0.1])
+    assert torch.autograd.grad(reward, angle, retain_graph=True)[0].item() == pytest.approx(-0.6)
+    assert torch.autograd.grad(observation[0], angle)[0].item() != 0.0
+    env.detach()
+    assert not env.step_torch([0.1])[0].requires_grad
+
+
+def test_do_not_pass_through_a_new_start():
+    env = VectorEnv("CartPole", num_envs=2, max_episode_steps=3)
+    env.reset(seed=0)
+    first = torch.zeros(2, 1, dtype=torch.float64, requires_grad=True)
+    env.step_torch(first)
+    env.reset_torch(options={"reset_mask": [True, False]})
+    observation, *_ = env.step_torch(torch.zeros(2, 1))
+    (gradient,) = torch.autograd.grad(observation.sum(), first)
+    assert gradient[0] == 0.0 and gradient[1] != 0.0
