@@ -34,14 +34,15 @@ from .model import (
 from .physics.gauss_seidel import ProjectedGaussSeidel
 from .physics.integrate import Midpoint, SemiImplicitEuler
 from .physics.interior_point import InteriorPoint
+from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed
 from .trajectory import Status, Trajectory
 
 __version__ = "0.1.0"
 __all__ = [
-    "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed", "Free",
-    "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
+    "MLP", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed",
+    "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
     "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider", "Sphere",
     "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load", "smoothed",
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from .pages import empty
 from .physics.poses import POSE
-from .program import THREAD_WORK, Program
+from .program import Program
 
 # Optional[Tensor], not Tensor | None: what torch's inference of schemas understands in every version.
 
@@ -148,10 +148,15 @@ def _report_nonfinite(form: str, inputs: dict[str, Tensor], outcome: Tensor, lim
     if form != "rollout":
         require_finite(inputs)
         return
-    finite, clipped = outcome.numpy()[..., 0], outcome.numpy()[..., 1]
+    report_motion(inputs, inputs["controls"], outcome, limited)
+
+
+def report_motion(inputs: dict[str, Tensor], controls: Tensor, status: Tensor, limited: bool) -> None:
+    """`_report_nonfinite` of a rollout; limited: some motor is."""
+    finite, clipped = status.numpy()[..., 0], status.numpy()[..., 1]
     if finite.min() > 0.5:  # what the motion does not show: limited controls, wrenches on bodies that cannot move
         if limited and clipped.max() > 0.5:
-            require_finite({"controls": inputs["controls"]})
+            require_finite({"controls": controls})
         if "wrenches" in inputs:
             require_finite({"wrenches": inputs["wrenches"]})
     else:
@@ -227,18 +232,16 @@ def pull_back(
     return list(results.values())
 
 
+# ---------------------------------------------------------------------------------------------- one time
+
+
 def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, Tensor] | None:
     """The state after one step of plain, contiguous tensors q [B, nq] or [nq], v and u alike: less work than a rollout.
 
     None if the tensors are anything else, or if something is to be reported about the step: then that must be done.
     """
-    model, shape = program.model, q.shape[:-1]
-    for x, n in ((q, model.nq), (v, model.nv), (u, model.nu)):
-        plain = x.dtype is program.dtype and x.is_cpu and x.is_contiguous() and type(x) in (Tensor, torch.nn.Parameter)
-        if not plain or x.ndim > 2 or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
-            return None
-    batch = q.shape[0] if q.ndim == 2 else 1
-    if not 0 < batch * model.nlink < THREAD_WORK or program.sparse is not None:
+    model, batch = program.model, q.shape[0] if q.ndim == 2 else 1
+    if not _plain(program, ((q, model.nq), (v, model.nv), (u, model.nu)), q.shape[:-1]) or not program.quick(batch):
         return None
     q_next, v_next = torch.empty(q.shape, dtype=q.dtype), torch.empty(v.shape, dtype=v.dtype)
     status = np.empty((batch, program.status_size), np.float64 if program.bits == 64 else np.float32)
@@ -252,3 +255,54 @@ def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tenso
         if finite < 0.5 or (clipped > 0.5 and not math.isfinite(u.sum().item())):
             return None
     return q_next, v_next
+
+
+def quick_step_back(
+    program: Program, q: Tensor, v: Tensor, u: Tensor, q_bar: Tensor | None, v_bar: Tensor | None
+) -> tuple[Tensor, ...] | None:
+    """Gradients with respect to q, v, u of a `quick_step`, from those after it (None: zero); None as there."""
+    q_bar, v_bar = (_whole(bar, x) for bar, x in ((q_bar, q), (v_bar, v)))
+    model, batch = program.model, q.shape[0] if q.ndim == 2 else 1
+    tensors = ((q, model.nq), (v, model.nv), (u, model.nu), (q_bar, model.nq), (v_bar, model.nv))
+    if not _plain(program, tensors, q.shape[:-1]) or not program.quick(batch):
+        return None
+    results = [torch.empty(x.shape, dtype=x.dtype) for x in (q, v, u)]
+    zeros = program.zeros.data_ptr()
+    program.step_adjoint_call(
+        batch, path_q=q.data_ptr(), path_v=v.data_ptr(), controls=u.data_ptr(), path_q_bar=zeros, path_v_bar=zeros,
+        last_q_bar=q_bar.data_ptr(), last_v_bar=v_bar.data_ptr(), q_bar=results[0].data_ptr(),
+        v_bar=results[1].data_ptr(), controls_bar=results[2].data_ptr(),
+    )  # fmt: skip
+    return tuple(results)
+
+
+def quick_poses(program: Program, q: Tensor, v: Tensor) -> Tensor | None:
+    """POSE numbers of every link, [B, nlink * 18], of plain tensors q [B, nq], v [B, nv]; None if they are not."""
+    model = program.model
+    if not _plain(program, ((q, model.nq), (v, model.nv)), q.shape[:1]) or not program.quick(len(q)):
+        return None
+    out = torch.empty(len(q), model.nlink * sum(POSE), dtype=q.dtype)
+    program.poses_call(len(q), q=q.data_ptr(), v=v.data_ptr(), out=out.data_ptr())
+    return out
+
+
+def quick_poses_back(program: Program, q: Tensor, v: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients with respect to q and v of `quick_poses`."""
+    bar = bar.contiguous()
+    q_bar, v_bar = torch.empty(q.shape, dtype=q.dtype), torch.empty(v.shape, dtype=v.dtype)
+    addresses = {"q_bar": q_bar.data_ptr(), "v_bar": v_bar.data_ptr(), "out_bar": bar.data_ptr()}
+    program.poses_adjoint_call(len(q), q=q.data_ptr(), v=v.data_ptr(), **addresses)
+    return q_bar, v_bar
+
+
+def _plain(program: Program, tensors: Sequence[tuple[Tensor, int]], shape: Sequence[int]) -> bool:
+    """Whether tensors [*shape, n] are contiguous numbers in memory, with at most one dimension before n."""
+    for x, n in tensors:
+        plain = x.dtype is program.dtype and x.is_cpu and x.is_contiguous() and type(x) in (Tensor, torch.nn.Parameter)
+        if not plain or x.ndim > 2 or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
+            return False
+    return True
+
+
+def _whole(bar: Tensor | None, x: Tensor) -> Tensor:
+    return torch.zeros(x.shape, dtype=x.dtype) if bar is None else bar.contiguous()

@@ -105,6 +105,11 @@ class _QuickStep(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *bars: Tensor | None) -> tuple:
+        plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+        if plain and any(bar is not None for bar in bars) and not _mapped_at_once(bars):
+            gradients = evaluation.quick_step_back(ctx.owner, *ctx.saved_tensors, *bars)
+            if gradients is not None:
+                return *gradients, None, None
         single = ctx.saved_tensors[0].ndim == 1
         q, v, u = (x.unsqueeze(0) if single else x for x in ctx.saved_tensors)
         rollout = SimpleNamespace(
@@ -112,7 +117,6 @@ class _QuickStep(torch.autograd.Function):
             saved_tensors=(q, v, u.unsqueeze(0), None, None),
         )  # fmt: skip
         bars = tuple(bar.unsqueeze(0) if bar is not None and single else bar for bar in bars)
-        plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
         gradients = _differentiate(rollout, (None, *bars), evaluation.pull_back if plain else _PullBack.apply)
         if gradients[1] is None:
             return (None,) * 5
@@ -168,7 +172,7 @@ def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
 def _differentiate(ctx: Any, bars: Sequence[Any], pull_back: Any) -> tuple:
     if all(bar is None for bar in bars):
         return (None,) * 9
-    if any(bar is not None and torch._C._functorch.is_legacy_batchedtensor(bar) for bar in bars):
+    if _mapped_at_once(bars):
         raise NotImplementedError(
             "backdrive: many gradients at once (is_grads_batched=True, vectorize=True) of a recorded graph are not "
             "possible; use torch.func.jacrev, torch.func.vmap, or Simulator.linearize"
@@ -197,6 +201,11 @@ def _differentiate(ctx: Any, bars: Sequence[Any], pull_back: Any) -> tuple:
     wrenches_bar = None if wrenches is None else next(results)
     constants_bar = next(results) if want_constants else None
     return None, q_bar, v_bar, x_bar, wrenches_bar, constants_bar, None, None, None
+
+
+def _mapped_at_once(bars: Sequence[Any]) -> bool:
+    """Whether many gradients are asked for at once, of a recorded graph."""
+    return any(bar is not None and torch._C._functorch.is_legacy_batchedtensor(bar) for bar in bars)
 
 
 def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:

@@ -21,6 +21,8 @@ from .compiler.target import host
 from .model import layout
 from .physics.contact import FORCE
 from .physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
+from .physics.policy import Watching
+from .physics.poses import POSE
 from .physics.rollout import STATUS, status_size
 from .physics.step import Scheme
 from .physics.tables import constraint_tables
@@ -90,6 +92,7 @@ class Program:
         self._executables: dict[tuple, Executable] = {}
         self._coming: dict[tuple, Future[Executable]] = {}  # being built
         self._masks: dict[str, np.ndarray] = {}
+        self.seen: dict[tuple, Any] = {}  # of policies: what they see, by their sensors, and their tables
         self.number = next(_numbers)
         _programs[self.number] = self
 
@@ -123,25 +126,33 @@ class Program:
             self._masks[parameters] = mask
         return self._masks[parameters]
 
-    def executable(self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str) -> Executable:
-        key = (form, wrenches, constants_bar, batched, parameters)
+    def executable(
+        self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str,
+        watching: Watching | None = None,
+    ) -> Executable:  # fmt: skip
+        key = (form, wrenches, constants_bar, batched, parameters, watching)
         executable = self._executables.get(key)
         if executable is None:
             coming = self._coming.pop(key, None)
             executable = self._executables[key] = self._build(*key) if coming is None else coming.result()
         return executable
 
-    def prepare(self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str) -> None:
+    def prepare(
+        self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str,
+        watching: Watching | None = None,
+    ) -> None:  # fmt: skip
         """Begin to build a kernel that will be wanted soon."""
-        key = (form, wrenches, constants_bar, batched, parameters)
+        key = (form, wrenches, constants_bar, batched, parameters, watching)
         if key not in self._executables and key not in self._coming and self.sparse is None:
             self._coming[key] = ahead(functools.partial(self._build, *key))
 
-    def _build(self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str) -> Executable:
+    def _build(
+        self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str, watching: Watching | None
+    ) -> Executable:
         scheme, constraining = None, None
         if FORMS[form].integrates:
             scheme, constraining = self.scheme, self._constraining(parameters)
-        variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched)
+        variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched, watching)
         if self._specializes(parameters):
             tables = self.tables if constraining else None
             kernel = make_kernel(variant, self.model, self.mask(parameters), tables)
@@ -179,9 +190,41 @@ class Program:
         """Whether restitution must be looked at."""
         return has_restitution(self.model) or "restitution" in parameters.split(",")
 
+    def quick(self, batch: int) -> bool:
+        """Whether a call on so many environments at one time is best a `QuickCall`."""
+        return 0 < batch * self.model.nlink < THREAD_WORK and self.sparse is None
+
     @functools.cached_property
-    def step_call(self) -> StepCall:
-        return StepCall(self)
+    def step_call(self) -> QuickCall:
+        nq, nv = self.model.nq, self.model.nv
+        widths = {"q": nq, "v": nv, "last_q": nq, "last_v": nv, "path_q": nq, "path_v": nv}
+        widths |= {"controls": self.model.nu, "status": self.status_size}
+        return QuickCall(self, "rollout", widths, {"steps": 1, "every": 1})
+
+    @functools.cached_property
+    def step_adjoint_call(self) -> QuickCall:
+        """What the loss says about the states of a path is one row, of zeros."""
+        nq, nv, nu = self.model.nq, self.model.nv, self.model.nu
+        widths = {"path_q": nq, "path_v": nv, "controls": nu, "path_q_bar": 0, "path_v_bar": 0}
+        widths |= {"last_q_bar": nq, "last_v_bar": nv, "q_bar": nq, "v_bar": nv, "controls_bar": nu}
+        return QuickCall(self, "rollout_adjoint", widths, {"steps": 1, "truncate": 2})
+
+    @functools.cached_property
+    def poses_call(self) -> QuickCall:
+        return QuickCall(self, "poses", self._pose_widths(""), {"times": 1})
+
+    @functools.cached_property
+    def poses_adjoint_call(self) -> QuickCall:
+        return QuickCall(self, "poses_adjoint", self._pose_widths("_bar"), {"times": 1})
+
+    def _pose_widths(self, suffix: str) -> dict[str, int]:
+        state = {"q": self.model.nq, "v": self.model.nv}
+        bars = {f"{name}{suffix}": n for name, n in state.items()}
+        return state | bars | {f"out{suffix}": self.model.nlink * sum(POSE)}
+
+    @functools.cached_property
+    def zeros(self) -> Tensor:
+        return torch.zeros(max(self.model.nq, self.model.nv, 1), dtype=self.dtype)
 
     def _specializes(self, parameters: str) -> bool:
         """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""
@@ -192,18 +235,22 @@ class Program:
 
     def run(
         self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int],
-        constants: Tensor | None, parameters: str,
+        constants: Tensor | None, parameters: str, watching: Watching | None = None,
+        tables: dict[str, int] | None = None,
     ) -> None:  # fmt: skip
-        """Run a kernel. Rows are [B, n] or [T, B, n] tensors of the program's dtype."""
+        """Run a kernel. Rows are [B, n] or [T, B, n] tensors of the program's dtype.
+
+        watching, tables: of a policy; the addresses of its tables, and their sizes.
+        """
         if self.sparse is not None and FORMS[form].integrates:
             constants = self.constants if constants is None else constants
             self.sparse.run(form, batch, rows, integers, constants, self._bounces(parameters))
             return
         wrenches, constants_bar = "wrenches" in rows, "constants_bar" in rows
         executable = self.executable(
-            form, wrenches, constants_bar, constants is not None and constants.ndim == 2, parameters
+            form, wrenches, constants_bar, constants is not None and constants.ndim == 2, parameters, watching
         )
-        values = self._values | integers
+        values = self._values | integers | (tables or {})
         constants = self.constants if constants is None else with_rows(constants)
         in_use = []  # copies must live until the kernel has run
         for name, kind in executable.layout:
@@ -221,25 +268,25 @@ class Program:
         run(executable, batch, min(self.threads, 1 + work // THREAD_WORK), values)
 
 
-class StepCall:
-    """One step of contiguous tensors, with as little work as possible before the kernel starts."""
+class QuickCall:
+    """A kernel on contiguous tensors of one time, [B, n], with as little work as possible before it starts.
 
-    def __init__(self, program: Program) -> None:
-        model = program.model
-        self.executable = program.executable("rollout", False, False, False, "")
-        rows = {"q": model.nq, "v": model.nv, "controls": model.nu, "last_q": model.nq, "last_v": model.nv}
-        rows |= {"path_q": model.nq, "path_v": model.nv, "status": program.status_size}
-        fixed = program._values | {"steps": 1, "every": 1, "constants": program.constants.data_ptr()}
+    widths: n of every row; 0: all environments share it.
+    """
+
+    def __init__(self, program: Program, form: str, widths: dict[str, int], integers: dict[str, int]) -> None:
+        self.executable = program.executable(form, False, False, False, "")
+        fixed = program._values | integers | {"constants": program.constants.data_ptr()}
         self.words: list[int] = []
         self.places: dict[str, int] = {}  # where the addresses of rows go
         for name, kind in self.executable.layout:
             self.places[name] = len(self.words)
             if kind is Rows:
-                self.words += [0, rows[name], 0]
+                self.words += [0, widths[name], 0]
             else:
                 self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
-        integers = tuple(fixed[name] for name in self.executable.integers)
-        self.scratch = self.executable.scratch_bytes(integers)
+        sizes = tuple(fixed[name] for name in self.executable.integers)
+        self.scratch = self.executable.scratch_bytes(sizes)
 
     def __call__(self, batch: int, **addresses: int) -> None:
         words = self.words.copy()

@@ -10,7 +10,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from . import evaluation, operators
+from . import closed_loop, evaluation, operators
 from .contacts import Contacts
 from .model import Model, State, layout
 from .physics.contact import Stepping
@@ -20,6 +20,7 @@ from .physics.interior_point import InteriorPoint
 from .physics.poses import POSE
 from .physics.solve import Solver
 from .physics.step import Scheme
+from .policy import MLP, Policy, Sensor
 from .program import Program, has_restitution
 from .tangent import Tangent, step_jacobians
 from .trajectory import Trajectory
@@ -198,7 +199,7 @@ class Simulator(nn.Module):
     def rollout(
         self, state: State, controls: Tensor | None = None, *, steps: int | None = None,
         wrenches: Tensor | None = None, parameters: Mapping[str, Tensor] | None = None,
-        adjoint: Checkpoint | Truncated | None = None,
+        adjoint: Checkpoint | Truncated | None = None, policy: Policy | None = None, inputs: Tensor | None = None,
     ) -> Trajectory:  # fmt: skip
         """Many steps, with all their states.
 
@@ -207,10 +208,18 @@ class Simulator(nn.Module):
         {name: tensor}, of those that ``model.parameters()`` lists, in place of the model's own; each [*shape], or [B,
         *shape] for one per environment. adjoint: how the backward pass gets its states: `Checkpoint`, `Truncated`.
         Without B everywhere: one world.
+
+        policy: in place of controls: an `MLP`, or any function ``policy(state, t)`` that returns the control [B, nu] of
+        step t, which starts from `state`; a gradient reaches what it is made of. inputs: [T, B, k] or [T, k], what an
+        `MLP` sees besides its sensors.
         """
         call = _Call(self, state, parameters)
-        inputs = (("controls", controls), ("wrenches", wrenches))
-        given = {name: call.length(name, x) for name, x in inputs if x is not None}
+        over_time = (("controls", controls), ("wrenches", wrenches), ("inputs", inputs))
+        given = {name: call.length(name, x) for name, x in over_time if x is not None}
+        if policy is not None and controls is not None:
+            raise ValueError("rollout takes controls or a policy, got both")
+        if inputs is not None and not isinstance(policy, MLP):
+            raise ValueError("inputs are for an MLP: any other policy gets what it needs by itself, from state and t")
         if steps is None:
             if not given:
                 raise ValueError("rollout needs controls [T, B, nu], wrenches [T, B, nbody, k], or steps=T")
@@ -224,12 +233,22 @@ class Simulator(nn.Module):
         every = min(adjoint.every, steps) if isinstance(adjoint, Checkpoint) else 1
         truncate = adjoint.steps if isinstance(adjoint, Truncated) else 0
         settings = [steps, every, truncate, 1]
-        u, w = call.controls(controls, steps), call.wrenches(wrenches, steps)
-        outcome = call.evaluate("rollout", u, w, settings)
-        status, last_q, last_v, path_q, path_v = outcome
+        w = call.wrenches(wrenches, steps)
+        if policy is None:
+            u = call.controls(controls, steps)
+            status, last_q, last_v, path_q, path_v = call.evaluate("rollout", u, w, settings)
+        else:
+            outcome = closed_loop.rollout(self._program, call, policy, inputs, w, steps, every, truncate)
+            status, last_q, last_v, path_q, path_v, u = outcome
         q, v, status = call.finished(path_q, path_v, status, dim=1)
         last = State(*call.finished(last_q, last_v, dim=0))
         return Trajectory(self, q, v, last, status, every, steps, call.constants, call.names, u, w)
+
+    def observe(self, state: State, sensors: Sequence[Sensor] = ("q", "v")) -> Tensor:
+        """What an `MLP` with these sensors sees of a state, [B, n], differentiable: see `MLP`."""
+        call = _Call(self, state, None)
+        (seen,) = call.finished(closed_loop.observe(self._program, call.q, call.v, sensors), dim=0)
+        return seen
 
     def linearize(
         self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None

@@ -94,6 +94,12 @@ class Trajectory:
         return self._status
 
     @property
+    def controls(self) -> Tensor:
+        """Of every step, [T, B, nu]; those of a policy are differentiable."""
+        controls = self._controls.squeeze(1) if self.q.ndim == 2 else self._controls
+        return controls.to(self.q.device)
+
+    @property
     def model(self) -> Model:
         """What moved."""
         return self._simulator.model

@@ -1,4 +1,4 @@
-"""Accuracy of sin, cos, atan2, and what the functions do with NaN, infinity and zero."""
+"""Accuracy of sin, cos, tanh, atan2, and what the functions do with NaN, infinity and zero."""
 
 import math
 from fractions import Fraction
@@ -15,6 +15,11 @@ inf, nan = math.inf, math.nan
 @pytest.fixture(scope="module")
 def sincos():
     return from_function(lambda x: bd.sincos(x[0]))
+
+
+@pytest.fixture(scope="module")
+def tanh():
+    return from_function(lambda x: [bd.tanh(x[0])])
 
 
 @pytest.fixture(scope="module")
@@ -200,3 +205,26 @@ def test_products_are_not_fused_across_regions():
     rows = [bd.Rows("x"), bd.Rows("y", writable=True), bd.Integer("n")]
     text = make(body, *rows).trace(64, 4)[0].text()
     assert text.count("fmul") == 1 and "llvm.fma" not in text
+
+
+@extended
+@pytest.mark.parametrize("bits", [64, 32])
+@pytest.mark.parametrize("reach", [1e-8, 0.35, 1.0, 30.0])
+def test_hyperbolic_tangent(tanh, bits, reach):
+    x = np.random.default_rng(2).uniform(-reach, reach, (4000, 1)).astype(DTYPES[bits])
+    y = compute(tanh, x, 1, bits)
+    assert _ulps(y, np.tanh(x.astype(np.longdouble))) < 3.0
+    assert np.abs(y).max() <= 1.0
+
+
+def test_hyperbolic_tangent_of_special_numbers(tanh):
+    y = compute(tanh, [[0.0], [inf], [-inf], [nan], [1e300], [5e-324]], 1)[:, 0]
+    assert y[:3].tolist() == [0.0, 1.0, -1.0]
+    assert math.isnan(y[3]) and y[4] == 1.0 and abs(y[5]) <= 5e-324
+
+
+def test_derivative_of_the_hyperbolic_tangent():
+    kernel = from_function(lambda x: bd.vjp(lambda a: [bd.tanh(a)], [x[0]], [2.0])[1])
+    x = np.linspace(-3.0, 3.0, 41)[:, None]
+    assert np.allclose(compute(kernel, x, 1), 2.0 / np.cosh(x) ** 2, rtol=1e-14, atol=0.0)
+    assert bd.vjp(lambda a: [bd.tanh(a)], [0.3], [2.0])[1][0] == pytest.approx(2.0 / math.cosh(0.3) ** 2)

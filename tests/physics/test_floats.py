@@ -11,6 +11,7 @@ from backdrive.compiler import Floats, vjp
 from backdrive.physics import inverse, rollout
 from backdrive.physics import spatial as sp
 from backdrive.physics.bodies import body_moments
+from backdrive.physics.policy import Given
 from backdrive.physics.poses import link_poses
 from backdrive.physics.spatial import BODY
 from backdrive.physics.step import Scheme, step
@@ -105,9 +106,10 @@ def test_rollout(integrator, every):
         Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS[False]))
     )
     last_q, last_v = Floats([None] * model.nq), Floats([None] * model.nv)
+    world = world_of(model)
     rollout.rollout(
-        world_of(model), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()), Rows(controls.numpy()),
-        None,
+        world, Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
+        Given(world, Rows(controls.numpy())), None,
         path_q=path_q, path_v=path_v, last_q=last_q, last_v=last_v, status=status, steps=STEPS, every=every, h=DT,
     )  # fmt: skip
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)

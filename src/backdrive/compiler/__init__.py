@@ -25,6 +25,7 @@ from .scalar import (
     sin,
     sincos,
     sqrt,
+    tanh,
     to_float,
 )
 
@@ -32,6 +33,6 @@ __all__ = [
     "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked", "Rows",
     "Scalar", "Table", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
     "counters", "floor", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum",
-    "nearest", "pack_number", "picked", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "to_float",
-    "traced", "vjp", "when", "while_any", "workspace",
+    "nearest", "pack_number", "picked", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "tanh",
+    "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

@@ -279,6 +279,15 @@ class FunctionEmitter:
         x = self._define(f"bitcast {vector} {self._operand(args[1], 'f')} to {integers}")
         self._define(f"bitcast {integers} {self._define(f'xor {integers} {x}, {sign}')} to {vector}", result)
 
+    def _emit_power(self, result: str, args: tuple, type: str) -> None:
+        """2ᵏ, where k is in the lowest bits of the mantissa of args[0]: it becomes the exponent."""
+        integers, vector = self._integers(), self.types.of["f"]
+        mantissa, one = {64: (52, 1023 << 52), 32: (23, 127 << 23)}[self.types.bits]
+        word = self._define(f"bitcast {vector} {self._operand(args[0], 'f')} to {integers}")
+        exponent = self._define(f"shl {integers} {word}, {self._integer(mantissa)}")
+        power = self._define(f"add {integers} {exponent}, {self._integer(one)}")
+        self._define(f"bitcast {integers} {power} to {vector}", result)
+
     def _shifted_bit(self, x: Any, bit: int, plus: int = 0) -> str:
         """The bits of x (plus an integer), with the given one in the place of the sign."""
         integers = self._integers()

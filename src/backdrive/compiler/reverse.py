@@ -73,6 +73,8 @@ def _pull_back(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
         give((a, bar * scalar.cos(a)))
     elif op == "cos":
         give((a, -(bar * scalar.sin(a))))
+    elif op == "tanh":
+        give((a, bar * (1.0 - y * y)))
     elif op == "atan2":
         scaled = bar / (a * a + b * b)
         give((a, scaled * b), (b, -(scaled * a)))
@@ -96,6 +98,7 @@ _REPLAY: dict[str, Callable[..., Any]] = {
     "sqrt": scalar.sqrt,
     "sin": scalar.sin,
     "cos": scalar.cos,
+    "tanh": scalar.tanh,
     "atan2": scalar.atan2,
     "abs": scalar.absolute,
     "floor": scalar.floor,

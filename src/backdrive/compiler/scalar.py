@@ -79,6 +79,8 @@ _HALF_PI = {
     64: (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21),
     32: (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8),
 }
+# Adding 1.5 · 2ᵐ, m the bits of the mantissa, rounds to an integer k, and leaves k in the lowest bits.
+_MAGIC = {64: 1.5 * 2.0**52, 32: 1.5 * 2.0**23}
 _SIN = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
     2.75573137070700676789e-06, -2.50507602534068634195e-08, 1.58969099521155010221e-10,
@@ -109,8 +111,7 @@ def sincos(x: Scalar) -> tuple[Scalar, Scalar]:
 def _sincos_polynomials(x: Scalar, graph: Graph) -> tuple[Scalar, Scalar]:
     bits = graph.module.bits
     high, middle, low = _HALF_PI[bits]
-    # Adding 1.5 · 2ᵐ, m the bits of the mantissa, rounds to an integer k, and leaves k in the lowest bits.
-    magic = 1.5 * 2.0 ** {64: 52, 32: 23}[bits]
+    magic = _MAGIC[bits]
     rounded = x * (2.0 / math.pi) + magic
     k = rounded - magic
     r = ((x - k * high) - k * middle) - k * low
@@ -129,6 +130,34 @@ def sin(x: Scalar) -> Scalar:
 
 def cos(x: Scalar) -> Scalar:
     return sincos(x)[1]
+
+
+# tanh: from expm1, which keeps all digits of small numbers. Its argument is reduced to [-ln(2)/2, ln(2)/2] by Cody and
+# Waite's split of ln 2, as above; then Taylor's series.
+
+_LN2 = {64: (6.93147180369123816490e-01, 1.90821492927058770002e-10), 32: (0.693359375, -2.12194440e-4)}
+_EXPM1 = {bits: tuple(1.0 / math.factorial(n) for n in range(1, terms + 1)) for bits, terms in ((64, 14), (32, 8))}
+_SATURATED = 20.0  # beyond, tanh is ±1 to the last bit
+
+
+def tanh(x: Scalar) -> Scalar:
+    """NaN stays NaN."""
+    if not traced(x):
+        return math.tanh(x)
+    graph = current()
+    if graph.scratch:
+        return graph.add("tanh", (x,), "f")
+    bits = graph.module.bits
+    high, low = _LN2[bits]
+    y = 2.0 * minimum(_SATURATED, absolute(x))
+    magic = _MAGIC[bits]
+    rounded = y * (1.0 / math.log(2.0)) + magic
+    k = rounded - magic
+    r = (y - k * high) - k * low
+    power = graph.add("power", (rounded,), "f")  # 2ᵏ
+    E = power * (r * horner(r, _EXPM1[bits])) + (power - 1.0)
+    t = E / (E + 2.0)
+    return select(x < 0.0, -t, t)
 
 
 # atan: reduced to [0, tan(π/8)] by atan x = π/4 + atan((x - 1)/(x + 1)), then a rational approximation

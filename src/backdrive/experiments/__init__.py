@@ -48,6 +48,12 @@ _EXPERIMENTS = {
             "ball_throw",
         ),
         Experiment(
+            "robots-table",
+            "seconds for 10 s of 1 and of 128 quadrupeds with a neural network in the loop, with and without gradient",
+            "Degrave et al. 2016, table of computing times",
+            "robots_table",
+        ),
+        Experiment(
             "laikago-table",
             "a Laikago falls on its feet: time and memory of its gradient, beside autodiff tools, MuJoCo and MJX",
             "Qiao et al. 2021, performance",

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiler import Scalar, loop, memory
-from .arrays import copy, local, zero
+from .arrays import copy, zero
 from .bodies import body_moments
 from .contact import FORCE
-from .rollout import BackwardSweep, at_time, no_impulses
+from .rollout import BackwardSweep, Driver, at_time, no_impulses
 from .step import Scheme, step
 from .world import World
 
 
 def forces(
-    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, out: Any, times: Any, h: Scalar
+    world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, wrenches: Any, out: Any, times: Any, h: Scalar
 ) -> None:
     """Kernel: `contact.add_forces` of a step from every state."""
     bodies, impulses = body_moments(world), no_impulses(world)
@@ -23,18 +23,18 @@ def forces(
     for t in loop(times):
         copy(world.nq, q.row(t), qt)
         copy(world.nv, v.row(t), vt)
-        u = local(world.nu, controls.row(t))
+        u = driver.control(t, qt, vt)
         zero(size, written)
         step(world, bodies, scheme, qt, vt, u, at_time(wrenches, t), h, impulses, written)
         copy(size, written, out.row(t))
 
 
 def forces_adjoint(
-    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, out_bar: Any, q_bar: Any, v_bar: Any,
-    controls_bar: Any, wrenches_bar: Any, constants_bar: Any, times: Any, h: Scalar,
+    world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, wrenches: Any, out_bar: Any, q_bar: Any, v_bar: Any,
+    wrenches_bar: Any, constants_bar: Any, times: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """Kernel: the gradient of out_bar · forces."""
-    sweep = BackwardSweep(world, scheme, controls, wrenches, controls_bar, wrenches_bar, constants_bar, times + 1, h)
+    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, times + 1, h)
     size = world.constraints.nslot * FORCE + world.constraints.nsingle
     forces_bar = memory(size)
     for t in loop(times):

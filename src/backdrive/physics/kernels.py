@@ -17,6 +17,7 @@ from ..compiler import Integer, Ints, Kernel, Known, Masked, Number, Rows, Table
 from . import contact_forces, inverse, poses, rollout
 from .constraints import Constraints
 from .integrate import SemiImplicitEuler
+from .policy import Given, Network, NetworkTables, Watching
 from .step import Scheme
 from .tables import Tables
 from .world import World, topology_table
@@ -30,8 +31,16 @@ class Form:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     integers: tuple[str, ...] = ()
-    integrates: bool = False  # takes the scheme and the step h, and knows constraints
+    integrates: bool = False  # takes the scheme and the step h, and knows constraints and what drives the steps
 
+
+POLICY_ADJOINT = (
+    (
+        "path_q", "path_v", "inputs", "controls", "wrenches",
+        "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "controls_bar",
+    ),
+    ("q_bar", "v_bar", "inputs_bar", "weights_bar", "wrenches_bar", "constants_bar"),
+)  # fmt: skip
 
 FORMS = {
     "rollout": Form(
@@ -54,6 +63,17 @@ FORMS = {
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "every", "truncate"),
         True,
+    ),
+    "policy_rollout": Form(
+        rollout.rollout,
+        ("q", "v", "inputs", "wrenches"),
+        ("path_q", "path_v", "last_q", "last_v", "status", "controls"),
+        ("steps", "every"),
+        True,
+    ),
+    "policy_rollout_adjoint": Form(rollout.rollout_adjoint, *POLICY_ADJOINT, ("steps", "truncate"), True),
+    "policy_checkpoint_adjoint": Form(
+        rollout.checkpoint_adjoint, *POLICY_ADJOINT, ("steps", "every", "truncate"), True
     ),
     "forces": Form(contact_forces.forces, ("q", "v", "controls", "wrenches"), ("out",), ("times",), True),
     "forces_adjoint": Form(
@@ -102,6 +122,7 @@ class Variant:
     wrenches: bool = False
     constants_bar: bool = False
     batched: bool = False  # constants per environment
+    watching: Watching | None = None  # of a policy
 
     def absent(self) -> set[str]:
         """Rows that this variant does not have: None to the physics."""
@@ -110,11 +131,17 @@ class Variant:
             names |= {"wrenches", "wrenches_bar"}
         if not self.constants_bar:
             names |= {"constants_bar"}
+        if self.watching is None or not self.watching.inputs:
+            names |= {"inputs", "inputs_bar"}
+        if self.watching is None or not self.watching.weights_bar:
+            names |= {"weights_bar"}
         return names
 
 
 SIZES = ("nlink", "nq", "nv", "nu", "nconst")
 CONSTRAINT_SIZES = ("nshape", "npair", "nslot", "nsingle")
+NETWORK_SIZES = ("nneuron", "nweight", "ninput")
+DRIVING = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar")  # rows that drivers read and write
 
 
 def make_kernel(
@@ -134,6 +161,8 @@ def make_kernel(
         arguments.append(Rows("constants") if variant.batched else Table("constants"))
     if constraining:
         arguments += [Ints("constraint_ints"), Table("constraint_floats")]
+    if variant.watching:
+        arguments += [Ints("network"), Table("weights"), *(Integer(name) for name in NETWORK_SIZES)]
     if model is None:
         arguments += [Ints("topology"), *(Integer(name) for name in SIZES)]
         if constraining:
@@ -162,6 +191,12 @@ def make_kernel(
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})
         if form.integrates:
             a["scheme"] = variant.scheme or Scheme(SemiImplicitEuler())
+            rows = {name: a.pop(name) for name in DRIVING if name in a}
+            if variant.watching:
+                given = [a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)]
+                a["driver"] = Network(world, variant.watching, NetworkTables(*given), **rows)
+            else:
+                a["driver"] = Given(world, **rows)
         form.function(world, **a)
 
     key = repr(variant)

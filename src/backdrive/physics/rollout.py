@@ -5,20 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from ..compiler import Scalar, is_finite, loop, memory, minimum, select, when, workspace
-from .adjoint import bodies_adjoint
+from .adjoint import Bars, bodies_adjoint
 from .arrays import add_to, copy, gradient_memory, local, zero
 from .bodies import body_moments
 from .contact_adjoint import all_constants
+from .policy import Given, Network
 from .spatial import BODY
 from .step import Scheme, step
 from .step_adjoint import step_adjoint
 from .world import World
 
+Driver = Given | Network  # has the controls of every step
 STATUS = (2, 6, 10)  # numbers of a step's status: without constraints, with them, and with impacts
 
 
 def rollout(
-    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any,
+    world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, wrenches: Any,
     path_q: Any, path_v: Any, last_q: Any, last_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last."""
@@ -31,9 +33,9 @@ def rollout(
         path_q.row(s).prefetch(world.nq)  # a row lies far from the one before it
         path_v.row(s).prefetch(world.nv)
         for t in loop(segment_end(s, steps, every), start=s * every):
-            controls.row(t + 1).prefetch(world.nu)
+            driver.prefetch(t + 1)
             status.row(t).prefetch(size)
-            u = local(world.nu, controls.row(t))
+            u = driver.control(t, q, v)
             numbers = step(world, bodies, scheme, q, v, u, at_time(wrenches, t), h, impulses)
             status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), *numbers)[:size])
         copy(world.nq, q, path_q.row(s))
@@ -49,23 +51,22 @@ def status_size(scheme: Scheme, constrained: bool) -> int:
 
 
 def rollout_adjoint(
-    world: World, scheme: Scheme, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
-    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any,
-    wrenches_bar: Any, constants_bar: Any, steps: Any, truncate: Any, h: Scalar,
+    world: World, scheme: Scheme, path_q: Any, path_v: Any, driver: Driver, wrenches: Any,
+    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, wrenches_bar: Any,
+    constants_bar: Any, steps: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """From the gradient with respect to the path and the last state, those with respect to everything before.
 
     Row t of `path_q`, `path_v` is the state before step t, of their bars the one after it. The gradient does not pass
     back over states whose number is a multiple of `truncate`. Bars that nobody asks for are None.
     """
-    sweep = BackwardSweep(world, scheme, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, truncate, h)
     sweep.receive(last_q_bar, last_v_bar)
     for t in loop(steps, reverse=True):
         for q_row, v_row in ((path_q, path_v), (path_q_bar, path_v_bar)):
             q_row.row(t - 1).prefetch(world.nq)
             v_row.row(t - 1).prefetch(world.nv)
-        controls.row(t - 1).prefetch(world.nu)
-        controls_bar.row(t).prefetch(world.nu)
+        driver.prefetch_adjoint(t)
         sweep.cut(t + 1, steps)
         sweep.receive(path_q_bar.row(t), path_v_bar.row(t))
         sweep.step(t, path_q.row(t), path_v.row(t))
@@ -73,16 +74,16 @@ def rollout_adjoint(
 
 
 def checkpoint_adjoint(
-    world: World, scheme: Scheme, path_q: Any, path_v: Any, controls: Any, wrenches: Any,
-    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, controls_bar: Any,
-    wrenches_bar: Any, constants_bar: Any, steps: Any, every: Any, truncate: Any, h: Scalar,
+    world: World, scheme: Scheme, path_q: Any, path_v: Any, driver: Driver, wrenches: Any,
+    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, wrenches_bar: Any,
+    constants_bar: Any, steps: Any, every: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """As `rollout_adjoint`, when only the state before every `every`-th step was kept (row s: before segment s).
 
     The states in between are computed again, a segment at a time.
     """
     nq, nv = world.nq, world.nv
-    sweep = BackwardSweep(world, scheme, controls, wrenches, controls_bar, wrenches_bar, constants_bar, truncate, h)
+    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, truncate, h)
     sweep.receive(last_q_bar, last_v_bar)
     q, v, states_q, states_v = memory(nq), memory(nv), memory(every * nq), memory(every * nv)
     impulses = no_impulses(world)
@@ -93,7 +94,7 @@ def checkpoint_adjoint(
         copy(nq, q, states_q)
         copy(nv, v, states_v)
         for t in loop(end - 1, start=start):
-            step(world, sweep.bodies, scheme, q, v, controls.row(t), at_time(wrenches, t), h, impulses)
+            step(world, sweep.bodies, scheme, q, v, driver.again(t), at_time(wrenches, t), h, impulses)
             copy(nq, q, states_q.at((t + 1 - start) * nq))
             copy(nv, v, states_v.at((t + 1 - start) * nv))
         for t in loop(end, start=start, reverse=True):
@@ -108,13 +109,12 @@ class BackwardSweep:
     """The gradient with respect to the current state, on its way back in time, and the sums over time."""
 
     def __init__(
-        self, world: World, scheme: Scheme, controls: Any, wrenches: Any,
-        controls_bar: Any, wrenches_bar: Any, constants_bar: Any, truncate: Any, h: Scalar,
+        self, world: World, scheme: Scheme, driver: Driver, wrenches: Any, wrenches_bar: Any, constants_bar: Any,
+        truncate: Any, h: Scalar,
     ) -> None:  # fmt: skip
         self.world, self.scheme, self.truncate, self.h = world, scheme, truncate, h
         self.impulses = no_impulses(world)
-        self.controls, self.wrenches = controls, wrenches
-        self.controls_bar, self.wrenches_bar = controls_bar, wrenches_bar
+        self.driver, self.wrenches, self.wrenches_bar = driver, wrenches, wrenches_bar
         self.bodies = body_moments(world)
         self.q_bar, self.v_bar = memory(world.nq), memory(world.nv)
         zero(world.nq, self.q_bar)
@@ -147,12 +147,14 @@ class BackwardSweep:
         if self.wrenches_bar is not None:
             wrenches_bar = array(world.nlink * 6)
             zero(world.nlink * 6, wrenches_bar)
-        q, v, controls = local(world.nq, q), local(world.nv, v), local(world.nu, self.controls.row(t))
+        q, v = local(world.nq, q), local(world.nv, v)
+        controls = self.driver.control(t, q, v)
         step_adjoint(
             world, self.bodies, self.scheme, q, v, controls, at_time(self.wrenches, t), self.h, self.impulses,
             self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar, forces_bar,
         )  # fmt: skip
-        copy(world.nu, controls_bar, self.controls_bar.row(t))
+        bars = Bars(self.q_bar, self.v_bar, constants=self.constants_bar)
+        self.driver.pull_back(t, controls_bar, q, v, bars)
         if self.wrenches_bar is not None:
             copy(world.nlink * 6, wrenches_bar, self.wrenches_bar.row(t))
 
@@ -160,6 +162,7 @@ class BackwardSweep:
         copy(self.world.nq, self.q_bar, q_bar)
         copy(self.world.nv, self.v_bar, v_bar)
         self.finish_constants(constants_bar)
+        self.driver.finish()
 
     def finish_constants(self, constants_bar: Any) -> None:
         if constants_bar is not None:

@@ -1,0 +1,311 @@
+"""How long 10 s of 1 and of 128 quadrupeds take, with a neural network in the loop, with and without its gradient.
+
+The paper gives the sizes of its two controllers, 1,296 and 1,147,904 parameters, which are those of networks 81 -> 16
+and 81 -> 1024 -> 1024 -> 16 without biases; it says neither what the robot is, nor what its controller sees, nor the
+time step. Here the robot has four legs of four hinges, each with a position servo (`build`), its 81 observations are
+those of `SENSORS` and of `clock`, and a step is 0.01 s.
+
+The controllers have random weights that let the robot shuffle on its feet, in contact all the time. The gradient is
+that of the distance it goes, with respect to all weights.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..identify.fitting import one_torch_thread
+from ..model import Box, HalfSpace, Hinge, Model, PositionServo, Scene, Sphere, State
+from ..policy import MLP, Sensor
+from ..simulator import Simulator
+from ..trajectory import Trajectory
+from .run import Run
+
+DT, SECONDS = 1 / 100, 10.0
+LEGS = {"front left": (0.2, 0.12), "front right": (0.2, -0.12), "rear left": (-0.2, 0.12), "rear right": (-0.2, -0.12)}
+PARTS = {  # of a leg, from the trunk down: axis of its hinge, length in m, mass in kg
+    "hip": ((1.0, 0.0, 0.0), 0.06, 0.5),
+    "thigh": ((0.0, 1.0, 0.0), 0.20, 0.8),
+    "shank": ((0.0, 1.0, 0.0), 0.20, 0.4),
+    "foot": ((0.0, 1.0, 0.0), 0.05, 0.15),
+}
+TRUNK, TRUNK_MASS, SOLE, THICKNESS = (0.5, 0.24, 0.1), 8.0, 0.03, 0.02  # m, kg, radius of a foot's sphere, of a leg
+STIFFNESS, DAMPING, ARMATURE = 80.0, 2.0, 0.02  # N m/rad, N m s/rad, kg m²
+FRICTION = 0.8
+FEET = [f"{leg} foot" for leg in LEGS]
+SENSORS: tuple[Sensor, ...] = (
+    "q",  # 23: place and orientation of the trunk, joint angles
+    "v",  # 22
+    ("rotation", "trunk"),  # 9
+    *(("position", foot) for foot in FEET),  # 12
+    *(("velocity", foot) for foot in FEET),  # 12
+)
+STRIDE = 2.0  # Hz, of the clock
+SIZES = {"1,296": (81, 16), "1,147,904": (81, 1024, 1024, 16)}
+FEEDBACK = 0.1  # of the first weights of what is not the clock,
+GAIN = {"1,296": 0.4, "1,147,904": 2.0}  # and of the last layer's
+ROBOTS = (1, 128)
+PAPER = {  # seconds on a CPU: with gradient, without
+    ("1,296", 1): (8.17, 1.06), ("1,147,904", 1): (13.2, 2.04),
+    ("1,296", 128): (263.0, 47.7), ("1,147,904", 128): (311.0, 50.4),
+}  # fmt: skip
+COMPILED, BY_TORCH, CALLED = "compiled", "torch, one node", "torch module"
+WAYS = {"1,296": (COMPILED, CALLED), "1,147,904": (BY_TORCH, CALLED)}
+"""How a controller is evaluated: inside the kernel; by torch, with a derivative written for it; or as a module that is
+called between steps and that autograd records (which for 128 large controllers would be 2 GB)."""
+LEFT_OUT = ("1,147,904", 128, CALLED)
+SINGLE = tuple(("1,147,904", robots, BY_TORCH) for robots in ROBOTS)  # in float32, too
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How thorough."""
+
+    seconds: float
+    """Simulated."""
+    repeats: int
+    large_repeats: int
+    """Of the large controller."""
+
+
+FULL, QUICK = Settings(SECONDS, 7, 2), Settings(0.5, 2, 1)
+
+
+# ---------------------------------------------------------------------------------------------- the robot
+
+
+def build() -> Model:
+    """Straight legs where angles are zero, which is also what the servos hold at zero control."""
+    height = SOLE + sum(length for _, length, _ in PARTS.values())
+    scene = Scene(dim=3)
+    scene.add_static(HalfSpace(normal=(0.0, 0.0, 1.0)), friction=FRICTION)
+    scene.add_body("trunk", Box(*TRUNK), mass=TRUNK_MASS, position=(0.0, 0.0, height), friction=FRICTION)
+    for leg, (x, y) in LEGS.items():
+        top, parent = height, "trunk"
+        for part, (axis, length, mass) in PARTS.items():
+            name = f"{leg} {part}"
+            scene.add_body(name, mass=mass, position=(x, y, top - length / 2), inertia=_rod(mass, length))
+            hinge = Hinge(axis=axis, armature=ARMATURE, damping=DAMPING)
+            scene.add_joint(name, hinge, parent=parent, child=name, anchor=(x, y, top))
+            scene.add_motor(name, PositionServo(kp=STIFFNESS, kv=0.0), joint=name)
+            top, parent = top - length, name
+        scene.add_shape(parent, Sphere(SOLE), position=(0.0, 0.0, -PARTS["foot"][1] / 2), friction=FRICTION)
+    return scene.build()
+
+
+def _rod(mass: float, length: float) -> tuple[float, float, float]:
+    """Moments of inertia of an upright rod, kg m²."""
+    across = mass * (length**2 / 12 + THICKNESS**2 / 4)
+    return (across, across, mass * THICKNESS**2 / 2)
+
+
+def clock(steps: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """The 3 inputs that the controllers see besides their sensors, [T, 3]: sine and cosine of a stride, and 1."""
+    phase = 2.0 * math.pi * STRIDE * DT * torch.arange(steps, dtype=torch.float64)
+    return torch.stack([phase.sin(), phase.cos(), torch.ones_like(phase)], -1).to(dtype)
+
+
+def controller(name: str, generator: torch.Generator, way: str, dtype: torch.dtype = torch.float64) -> MLP:
+    policy = MLP(
+        SIZES[name], bias=False, output="tanh", sensors=SENSORS, compiled=way == COMPILED, dtype=dtype,
+        generator=generator,
+    )  # fmt: skip
+    with torch.no_grad():
+        policy.linear[0].weight[:, :-3] *= FEEDBACK
+        policy.linear[-1].weight *= GAIN[name]
+    return policy
+
+
+class World:
+    """Robots that stand a little crooked, each in its own way."""
+
+    def __init__(self, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> None:
+        self.model = build()
+        self.simulator = Simulator(self.model, DT, dtype=dtype)
+        self.crooked = 0.05 * torch.randn(max(ROBOTS), self.model.nu, generator=generator, dtype=torch.float64)
+
+    def start(self, robots: int) -> State:
+        q, v = self.model.initial_state(batch=robots)
+        q[:, 7:] += self.crooked[:robots]
+        return State(q.to(self.simulator.dtype), v.to(self.simulator.dtype))
+
+    def move(self, policy: MLP, way: str, robots: int, steps: int) -> Trajectory:
+        inputs, start = clock(steps, self.simulator.dtype), self.start(robots)
+        if way != CALLED:
+            return self.simulator.rollout(start, policy=policy, inputs=inputs)
+        ticks = inputs.unsqueeze(1).expand(-1, robots, -1)
+
+        def module(state: State, t: int) -> Tensor:
+            return policy(torch.cat([self.simulator.observe(state, SENSORS), ticks[t]], -1))
+
+        return self.simulator.rollout(start, policy=module, steps=steps)
+
+    def gradient(self, policy: MLP, way: str, robots: int, steps: int) -> tuple[Tensor, ...]:
+        """Of the mean distance, with respect to all weights."""
+        path = self.move(policy, way, robots, steps)
+        return torch.autograd.grad(path.last.q[:, 0].mean(), list(policy.parameters()))
+
+
+# ---------------------------------------------------------------------------------------------- the experiment
+
+
+def run(run: Run) -> None:
+    settings = QUICK if run.quick else FULL
+    steps = round(settings.seconds / DT)
+    with one_torch_thread():
+        table_of_seconds(run, settings, steps)
+
+
+def table_of_seconds(run: Run, settings: Settings, steps: int) -> None:
+    world = World(run.generator(1))
+    run.record(
+        world={
+            "dt": DT, "seconds": settings.seconds, "links": world.model.nlink, "motors": world.model.nu,
+            "sensors": [sensor if isinstance(sensor, str) else " of ".join(sensor) for sensor in SENSORS] + ["clock"],
+        },
+        threads={"torch": torch.get_num_threads(), "backdrive": world.simulator._program.threads},
+        paper={f"{robots} x {name}": figures for (name, robots), figures in PAPER.items()},
+    )  # fmt: skip
+    check(run, world, min(steps, 50))
+    table = measure(run, world, settings, steps)
+    compare(run, table)
+    draw(run, table)
+
+
+def check(run: Run, world: World, steps: int) -> None:
+    """That the ways agree, in values and gradients, and that gradients agree with differences."""
+    found: dict[str, Any] = {}
+    for name, ways in WAYS.items():
+        results = []
+        for way in ways:
+            policy = controller(name, run.generator(2), way)
+            with torch.no_grad():
+                path = world.move(policy, way, 2, steps)
+            results.append([path.q, path.v, path.controls, *world.gradient(policy, way, 2, steps)])
+        values, gradients = ([_difference(*pair) for pair in zip(*(r[a:b] for r in results), strict=True)]
+                             for a, b in ((0, 3), (3, None)))  # fmt: skip
+        error, switched = gradient_error(world, controller(name, run.generator(2), ways[0]), ways[0], steps)
+        found[name] = {
+            "steps": steps, "status": repr(path.status), "values": max(values), "gradients": max(gradients),
+            "against_differences": error, "mode_switch_within_the_difference": switched,
+        }  # fmt: skip
+        run.say(
+            f"{name} parameters, {steps} steps: {' and '.join(ways)} agree to {max(values):.1e} in values, "
+            f"{max(gradients):.1e} in gradients, and with differences to {error:.1e}"
+            + (", over a change of contact modes" if switched else "")
+        )
+    run.record(checks=found)
+
+
+def _difference(a: Tensor, b: Tensor) -> float:
+    """Relative to the largest number."""
+    return float((a - b).abs().max() / b.abs().max())
+
+
+def gradient_error(world: World, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
+    """Of the derivative along the gradient, relative, against central differences of one robot's distance.
+
+    And whether a contact changes its mode within the difference, so that the derivative jumps.
+    """
+    gradients, weights = world.gradient(policy, way, 1, steps), list(policy.parameters())
+    norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
+    ends, modes = [], []
+    with torch.no_grad():
+        for shift in (move, -2.0 * move):  # there, and as far to the other side
+            for weight, g in zip(weights, gradients, strict=True):
+                weight.add_(g, alpha=shift / float(norm))
+            path = world.move(policy, way, 1, steps)
+            ends.append(float(path.last.q[:, 0].mean()))
+            modes.append(path.status.modes)
+    slope = (ends[0] - ends[1]) / (2.0 * move)
+    return abs(slope / float(norm) - 1.0), not torch.equal(*modes)
+
+
+def measure(run: Run, world: World, settings: Settings, steps: int) -> list[dict[str, Any]]:
+    """Seconds for 10 s of motion; each after a first call that compiles."""
+    cases = [(*key, way, world) for key in PAPER for way in WAYS[key[0]] if (*key, way) != LEFT_OUT]
+    if SINGLE:
+        single = World(run.generator(1), torch.float32)
+        cases += [(*case, single) for case in SINGLE]
+    table = []
+    for name, robots, way, here in run.track(cases, "cases"):
+        dtype = here.simulator.dtype
+        policy = controller(name, run.generator(2), way, dtype)
+        repeats = settings.repeats if name == "1,296" else settings.large_repeats
+        here.gradient(policy, way, robots, 2)
+
+        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
+            with torch.no_grad():
+                here.move(policy, way, robots, steps)
+
+        def with_gradient(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
+            here.gradient(policy, way, robots, steps)
+
+        scale = SECONDS / settings.seconds
+        seconds = {"without": _seconds(without, repeats, scale), "with": _seconds(with_gradient, repeats, scale)}
+        table.append({"parameters": name, "robots": robots, "way": way, "dtype": str(dtype).split(".")[-1], **seconds})
+        run.record(table=table)
+    return table
+
+
+def _seconds(evaluate: Callable[[], None], repeats: int, scale: float) -> dict[str, float]:
+    """By the clock, and of the processor (of all threads), which other programs on the machine disturb less."""
+    taken, worked = [], []
+    for _ in range(repeats):
+        began, before = time.perf_counter(), time.process_time()
+        evaluate()
+        taken.append(scale * (time.perf_counter() - began))
+        worked.append(scale * (time.process_time() - before))
+    return {"least": min(taken), "median": statistics.median(taken), "most": max(taken), "processor": min(worked)}
+
+
+def compare(run: Run, table: list[dict[str, Any]]) -> None:
+    """With the paper, of gradients with none, and of compiled controllers with modules; all of the least seconds."""
+    modules = {(row["parameters"], row["robots"]): row["with"]["least"] for row in table if row["way"] == CALLED}
+    for row in table:
+        least, key = row["with"]["least"], (row["parameters"], row["robots"])
+        paper = PAPER[key]
+        row["ratio"] = least / row["without"]["least"]
+        row["faster_than_paper"] = {"with": paper[0] / least, "without": paper[1] / row["without"]["least"]}
+        row["faster_than_module"] = modules[key] / least if key in modules else None
+        times = [f"{row['faster_than_paper'][what]:.3g}" for what in ("with", "without")]
+        words = f", {row['faster_than_module']:.3g} x the module in the loop" if row["faster_than_module"] else ""
+        run.say(
+            f"{row['robots']} x {row['parameters']} parameters, {row['way']}, {row['dtype']}: "
+            f"{least:.3g} s with gradient, {row['without']['least']:.3g} s without (ratio {row['ratio']:.2f}), "
+            f"{' and '.join(times)} x as fast as the paper{words}"
+        )
+    run.record(table=table)
+
+
+def draw(run: Run, table: list[dict[str, Any]]) -> None:
+    """Seconds of every case, beside the paper's."""
+    import matplotlib.pyplot as plt
+
+    figure, axes = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained", sharey=True)
+    for axis, what, column in ((axes[0], "with", 0), (axes[1], "without", 1)):
+        for place, key in enumerate(PAPER):
+            rows = [row for row in table if (row["parameters"], row["robots"]) == key]
+            bars = [("paper, CPU", PAPER[key][column], "0.6")]
+            colors = {COMPILED: "C0", BY_TORCH: "C2", CALLED: "C3"}
+            for row in rows:
+                label = row["way"] + (", float32" if row["dtype"] == "float32" else "")
+                bars.append((label, row[what]["least"], colors[row["way"]]))
+            for k, (label, seconds, color) in enumerate(bars):
+                at = place + 0.2 * k - 0.1 * (len(bars) - 1)
+                known = axis.get_legend_handles_labels()[1]
+                pale = 0.5 if "float32" in label else 1.0
+                axis.bar(at, seconds, 0.18, color=color, alpha=pale, label=None if label in known else label)
+        names = [f"{robots} robot{'s' * (robots > 1)}\n{name} parameters" for name, robots in PAPER]
+        axis.set_xticks(range(len(PAPER)), names, fontsize=8)
+        axis.set(yscale="log", title=f"{what} gradient")
+    axes[0].set_ylabel("seconds for 10 s")
+    axes[0].legend(fontsize=8)
+    run.figure("seconds", figure)
