@@ -30,6 +30,18 @@ def test_the_tutorial_is_one_program(tmp_path, monkeypatch, capsys):
     matplotlib.pyplot.close("all")
 
 
+def test_the_code_about_control_is_one_program(monkeypatch, capsys):
+    matplotlib.use("Agg")
+    names: dict = {}
+    for block in blocks("control.md", "python"):
+        exec(block, names)
+    assert "ILQR: 8 converged" in capsys.readouterr().out
+    assert names["plan"].gains.shape == (150, 8, 1, 2) and names["mpc"].time == 5
+    assert (names["plan"].states.q[-1].abs() - 3.14159).abs().max() < 0.05
+    assert names["imagined"].converged.all()
+    matplotlib.pyplot.close("all")
+
+
 def test_the_map_from_lcp_physics_runs(capsys):
     (block,) = blocks("from_lcp_physics.md", "python")
     exec(block, {})

@@ -9,6 +9,8 @@ import pytest
 import torch
 from rich.console import Console
 
+import backdrive as bd
+
 EXAMPLES = Path(__file__).parent.parent / "examples"
 QUIET = Console(quiet=True)
 
@@ -142,6 +144,16 @@ def test_contact_is_learned_from_a_track(example, tmp_path):
     assert ((found.value - truth).abs() < 4 * found.std).all() and (found.std < 0.01).all()
     assert 0.8 < found.noise < 1.2 and math.isfinite(found.loss)
     assert_drawn(names["draw"], result, picture=tmp_path / "contact.png")
+
+
+def test_a_cartpole_swings_up(example, tmp_path):
+    names = example("swing_up")
+    result = names["swing"](200, QUIET)
+    off = names["off"]
+    assert result["plan"].converged and off(bd.State(result["plan"].states.q[-1], None)) < 0.05
+    assert off(result["blind"].last) > 0.3
+    assert off(result["guided"].last) < 0.15 and off(result["held"].last) < 0.05
+    assert_drawn(names["draw"], result, picture=tmp_path / "swing.png")
 
 
 def test_every_example_has_a_command_line(example, monkeypatch, tmp_path, capsys):

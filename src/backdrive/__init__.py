@@ -47,7 +47,7 @@ __all__ = [
     "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load", "smoothed",
 ]  # fmt: skip
 
-_ON_DEMAND = ("envs", "experiments", "identify", "view")  # imported when they are first used
+_ON_DEMAND = ("control", "envs", "experiments", "identify", "view")  # imported when they are first used
 
 
 def __getattr__(name: str) -> Any:

@@ -137,6 +137,55 @@ def evaluate(
     return list(outputs.values())
 
 
+def track(
+    program: int, q: Tensor, v: Tensor, controls: Tensor, gains: Tensor, origin_q: Tensor, origin_v: Tensor,
+    low: Tensor, high: Tensor, constants: Tensor | None, parameters: str,
+) -> list[Tensor]:  # fmt: skip
+    """States [T + 1, B, n], the controls used [T, B, nu] and status of `rollout.tracking`; no derivatives.
+
+    q, v: [B, n]; controls [T, B, nu], gains [T, B, nu 2 nv], origin_q, origin_v [T, B, n], low, high [B, nu].
+    """
+    owner = Program.of(program)
+    if owner.sparse is not None:
+        raise NotImplementedError("backdrive: one big world (sparse=True) has no rollouts with feedback")
+    model, (steps, batch) = owner.model, controls.shape[:2]
+    check("rollout", program, [steps, 1, 0, 1], q, v, controls, None, constants)
+    nq, nv, nu = model.nq, model.nv, model.nu
+    others = {
+        "gains": (gains, [steps, batch, nu * 2 * nv]), "origin.q": (origin_q, [steps, batch, nq]),
+        "origin.v": (origin_v, [steps, batch, nv]), "low": (low, [batch, nu]), "high": (high, [batch, nu]),
+    }  # fmt: skip
+    for name, (x, shape) in others.items():
+        if list(x.shape) != shape or x.dtype != owner.dtype or x.device.type != "cpu":
+            got = f"{x.dtype} {list(x.shape)} on {x.device}"
+            raise ValueError(f"backdrive tracking: {name} must be {owner.dtype} {shape} on the cpu, got {got}")
+    path_q, path_v = empty((steps + 1, batch, nq), q.dtype), empty((steps + 1, batch, nv), q.dtype)
+    path_q[0], path_v[0] = q, v
+    used, status = empty((steps, batch, nu), q.dtype), empty((steps, batch, owner.status_size), q.dtype)
+    rows = {
+        "q": q, "v": v, "controls": controls, "gains": gains, "origin_q": origin_q, "origin_v": origin_v,
+        "low": low, "high": high, "path_q": path_q[1:], "path_v": path_v[1:], "used": used, "status": status,
+    }  # fmt: skip
+    owner.run("tracking", batch, rows, {"steps": steps}, constants, parameters)
+    return [path_q, path_v, used, status]
+
+
+def jacobians(
+    program: int, q: Tensor, v: Tensor, controls: Tensor, constants: Tensor | None, parameters: str
+) -> Tensor:
+    """The derivatives of the displacement of a step, then of v⁺, [B, 2 nv, 2 nv + nu]: see `jacobian`.
+
+    q, v, controls: [B, n]
+    """
+    check("rollout", program, [1, 1, 0, 0], q, v, controls.unsqueeze(0), None, constants)
+    owner, (batch, nv) = Program.of(program), v.shape
+    result = empty((batch, 2 * nv, 2 * nv + controls.shape[-1]), q.dtype)
+    step, after = result.transpose(0, 1).split(nv)
+    rows = {"q": q, "v": v, "controls": controls, "step": step, "after": after}
+    owner.run("jacobians", batch, rows, {"rows": nv}, constants, parameters)
+    return result
+
+
 class NotFiniteError(ValueError):
     """An input has a NaN or an infinite number."""
 

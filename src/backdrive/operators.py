@@ -126,7 +126,7 @@ class _QuickStep(torch.autograd.Function):
 
 def quick_step(owner: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, ...] | None:
     """`evaluation.quick_step`, differentiable; None where it does not apply."""
-    if _traced() or torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0:
+    if not plain_call():
         return None
     outcome = evaluation.quick_step(owner, q, v, u)
     if outcome is not None and torch.is_grad_enabled() and (q.requires_grad or v.requires_grad or u.requires_grad):
@@ -239,6 +239,11 @@ def pull_back(*args: Any) -> Sequence[Tensor]:
 def _traced() -> bool:
     """Whether operators are recorded (torch.compile, torch.export, make_fx) or only their shapes asked for."""
     return torch.compiler.is_compiling() or torch._C._len_torch_dispatch_stack() > 0
+
+
+def plain_call() -> bool:
+    """Whether kernels may be called on tensors as they are: not traced, nor under torch.func or forward mode."""
+    return not _traced() and not torch._C._are_functorch_transforms_active() and forward_ad._current_level < 0
 
 
 def values_visible(tensors: Iterable[Tensor]) -> bool:

@@ -22,7 +22,7 @@ from .physics.solve import Solver
 from .physics.step import Scheme
 from .policy import MLP, Policy, Sensor
 from .program import Program, has_restitution
-from .tangent import Tangent, step_jacobians
+from .tangent import Tangent, euler_jacobians, step_jacobians
 from .trajectory import Trajectory
 
 IMPACT_LINKS = 64  # up to so many, impacts="auto" makes bounces exact
@@ -250,6 +250,39 @@ class Simulator(nn.Module):
         (seen,) = call.finished(closed_loop.observe(self._program, call.q, call.v, sensors), dim=0)
         return seen
 
+    def track(
+        self, state: State, controls: Tensor, gains: Tensor, origin: State, *,
+        limits: tuple[Tensor, Tensor] | None = None, parameters: Mapping[str, Tensor] | None = None,
+    ) -> tuple[Trajectory, Tensor]:  # fmt: skip
+        """A rollout with linear feedback, and the controls that it used: u = clip(controls + gains (x ⊖ origin)).
+
+        state: q [B, nq], v [B, nv]. controls: [T, B, nu]; gains: [T, B, nu, 2 nv], for (δq, δv) in the tangent space,
+        as `linearize` has them; origin: q [T, B, nq], v [T, B, nv]; limits: low and high, [nu] each. Without B
+        everywhere: one world. They are numbers: no gradient passes through them. Motion that does not stay finite is
+        marked in the status, and not warned of.
+        """
+        call, model = _Call(self, state, parameters), self.model
+        steps = call.length("controls", controls)
+        _require_count("steps", steps)
+        with torch.no_grad():
+            u = call.controls(controls, steps)
+            K = call.tensor("gains", gains, (model.nu, 2 * model.nv), steps).flatten(-2)
+            origin_q = call.tensor("origin.q", origin.q, (model.nq,), steps)
+            origin_v = call.tensor("origin.v", origin.v, (model.nv,), steps)
+            unlimited = torch.full((model.nu,), math.inf, dtype=self.dtype)
+            low, high = (-unlimited, unlimited) if limits is None else limits
+            bounds = [call.tensor(f"limits: {x}", y, (model.nu,)) for x, y in (("low", low), ("high", high))]
+            given = {name: x for name, x in call.given.items() if not name.startswith("limits")}
+            if self.nonfinite == "raise" and operators.values_visible(given.values()):
+                evaluation.require_finite(given)
+            program = self._program.number
+            q, v, used, status = evaluation.track(
+                program, call.q, call.v, u, K, origin_q, origin_v, bounds[0], bounds[1], call.constants, call.names
+            )
+            q, v, status, out = call.finished(q, v, status, used, dim=1)
+        last = State(q[-1], v[-1])
+        return Trajectory(self, q, v, last, status, 1, steps, call.constants, call.names, used, None), out
+
     def linearize(
         self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -262,8 +295,13 @@ class Simulator(nn.Module):
         with torch.no_grad():
             controls = call.controls(control).unsqueeze(0)
             _, after, _ = call.evaluate("rollout", controls, None, operators.ONE_STEP)
-            step = (call.q, call.v, controls, after, call.constants, call.names)
-            A, B = call.finished(*step_jacobians(self._program.number, self._tangent, *step), dim=0)
+            step = (self._program.number, self._tangent, call.q, call.v, controls, after, call.constants, call.names)
+            euler = isinstance(self.integrator, SemiImplicitEuler) and not self.impacts and not self.sparse
+            if euler and self.model.nv and operators.plain_call():
+                found = euler_jacobians(*step)
+            else:
+                found = step_jacobians(*step)
+            A, B = call.finished(*found, dim=0)
         return A, B
 
     # ------------------------------------------------------------------------------------------ dynamics

@@ -6,6 +6,7 @@ from scenes import ALL, arm, chain, leaves, random_controls, random_state, simul
 
 import backdrive as bd
 from backdrive.model.layout import NQ, NV, Kind
+from backdrive.tangent import step_jacobians
 
 EVERY_SCENE = pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
 INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)
@@ -138,3 +139,39 @@ def test_single_precision():
     single = simulator(arm, dtype=torch.float32).linearize(state.to(torch.float32), control.to(torch.float32))
     for x, y in zip(single, simulator(arm).linearize(state, control)):
         torch.testing.assert_close(x.to(torch.float64), y, rtol=1e-3, atol=1e-4)
+
+
+def heap(dim, depth):
+    """Bodies at rest on a floor and on each other, sunk in by `depth`; a motor pulls at one of them."""
+    scene = bd.Scene(dim=dim)
+    scene.add_static(bd.HalfSpace(normal=(0, 1) if dim == 2 else (0, 0, 1)), friction=0.6)
+    size, at = ((0.4, 0.2), (0.0,)) if dim == 2 else ((0.4, 0.3, 0.2), (0.0, 0.0))
+    scene.add_body("box", bd.Box(*size), mass=1.0, position=(*at, 0.1 - depth), friction=0.5)
+    ball = bd.Circle(0.1) if dim == 2 else bd.Sphere(0.1)
+    scene.add_body("ball", ball, mass=0.5, position=(*at, 0.3 - 2 * depth), friction=0.5)
+    moment = 0.01 if dim == 2 else (0.01, 0.01, 0.01)
+    scene.add_body("arm", mass=0.2, inertia=moment, position=(*at, 0.1), com=(0.1, *at))
+    hinge = bd.Hinge(limits=(-0.1, 1.0)) if dim == 2 else bd.Hinge(axis=(0, 1, 0), limits=(-0.1, 1.0))
+    scene.add_motor("motor", joint=scene.add_joint("hinge", hinge, parent="box", child="arm"))
+    return scene.build()
+
+
+@pytest.mark.parametrize("solver", [bd.ProjectedGaussSeidel(), bd.InteriorPoint()], ids=lambda s: type(s).__name__)
+@pytest.mark.parametrize("depth", [0.0, 0.004])
+@pytest.mark.parametrize("dim", [2, 3])
+def test_the_kernel_of_jacobians_in_contact_is_the_adjoint_row_by_row(dim, depth, solver):
+    """Resting, sliding, at a limit, and with positions that are corrected."""
+    model = heap(dim, depth)
+    sim = bd.Simulator(model, 1 / 100, solver=solver)
+    random = torch.Generator().manual_seed(dim)
+    q, v = model.initial_state(8)
+    v = v + torch.randn(v.shape, generator=random, dtype=v.dtype) * torch.linspace(0, 0.3, 8).double().unsqueeze(-1)
+    u = torch.randn(8, 1, generator=random, dtype=v.dtype)
+    path = sim.rollout(bd.State(q, v), u.expand(3, 8, 1))
+    assert (path.status.contacts > 0).any() and path.status.converged.all()
+    assert bool((path.status.depth > 1e-3).any()) == (depth > 0)
+    for t in range(3):
+        state = path[t]
+        step = (sim._program.number, sim._tangent, *state, u.unsqueeze(0), path[t + 1].q, None, "")
+        for found, expected in zip(sim.linearize(state, u), step_jacobians(*step)):
+            torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..model import State
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .check import GradientCheck
 from .observations import Channels, Observations, observations_of
@@ -162,17 +163,6 @@ def _input(name: str, x: Tensor | None, shape: tuple[int, ...], batch: int | Non
     if len(x) < steps:
         raise ValueError(f"{name} are for {len(x)} steps, but the last observation is after {steps}")
     return x.detach().cpu()
-
-
-@contextlib.contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """The engine has threads of its own. On tensors as small as those of a fit, torch's only wait for each other."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 @contextlib.contextmanager

@@ -160,6 +160,13 @@ class Model:
         start = layout.gravity_start(self.nlink, self.nq, self.nu)
         return self.constants[start : start + self.dim]
 
+    @property
+    def control_limits(self) -> Array:
+        """Between which the motors clip their controls, [nu, 2]; infinite where they do not."""
+        start, end = layout.motor_start(self.nlink, self.nq), layout.gravity_start(self.nlink, self.nq, self.nu)
+        records = self.constants[start:end].reshape(self.nu, layout.MOTOR)
+        return records[:, [layout.CTRL_LOW, layout.CTRL_HIGH]]
+
     def body_index(self, name: str) -> int:
         """Row of a body in per-body parameters."""
         return _index("body", name, self.bodies)

@@ -22,7 +22,7 @@
 
     step        one time step, or its stretches from impact to impact
     adjoint     the derivative of the dynamics, backwards;  step_adjoint  of a step
-    rollout     loops over time
+    rollout     loops over time;  jacobian  the derivatives of a step, all rows of them
     contact_forces, inverse   forces of constraints, inverse and forward dynamics on their own
     kernels     the list of compiled functions
 

@@ -258,14 +258,19 @@ class ConstraintAdjoint:
         """forces_bar: gradient with respect to λ / unit and its point, as `contact.add_forces` orders them, or None."""
         self.world, self.stepping, self.outcome, self.times = world, stepping, outcome, times
         self.forces_bar = forces_bar
+        self.correction_factored = False  # whether the matrix of the rows that correct positions is, and stays so
         self.mode: Any = None
         self.multiplier: Any = None
         self.touch_bars = memory(world.constraints.nslot * (TOUCH - 1))
-        for c in loop(outcome.contacts.count[0]):
-            self.touch_bars.put(outcome.contacts.slots[c], (0.0,) * (TOUCH - 1))
+        self.forget_touches()
 
-    def take_up(self, reduced: Any) -> None:
-        """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
+    def forget_touches(self) -> None:
+        """Begin with another gradient."""
+        for c in loop(self.outcome.contacts.count[0]):
+            self.touch_bars.put(self.outcome.contacts.slots[c], (0.0,) * (TOUCH - 1))
+
+    def find_modes(self) -> None:
+        """The rows' modes at the solution, and their matrix, factored."""
         system = self.outcome.system
         most = system.constraints.nimpulse + TILE
         mode = self.mode = memory(most)
@@ -283,6 +288,13 @@ class ConstraintAdjoint:
                 others[0] = others[0] + absolute(mode[r] - system.factored[r])
             for _ in when(any_lane(others[0] > 0.0)):  # else the solver's last factors are those of the solution
                 mode_matrix(system, mode)
+
+    def take_up(self, reduced: Any) -> None:
+        """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
+        system = self.outcome.system
+        if self.mode is None:
+            self.find_modes()
+        for _ in when(system.count > 0):
             system.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
@@ -360,7 +372,8 @@ class ConstraintAdjoint:
         mode, multiplier = memory(most), memory(most)
         for r in loop(system.count):
             mode[r] = outcome.pushes[r] - 1.0
-        correction_matrix(system, outcome.pushes)
+        if not self.correction_factored:
+            correction_matrix(system, outcome.pushes)
         system.speeds(reduced, multiplier)
         self._share(reduced, multiplier, mode)
         motions = expand(world, dynamics.frames, dynamics.factors, reduced)
@@ -368,3 +381,11 @@ class ConstraintAdjoint:
         velocities = [outcome.pseudo, virtual]
         self._rows(q, velocities, [None, None], outcome.correction, multiplier, mode, 1.0, q_bar, constants_bar, True)
         return virtual, motions
+
+    def add_touches(self, q: Any, q_bar: Any) -> None:
+        """Add what `correct` alone says about where shapes touch: else `add_rows` does."""
+        world, width = self.world, pose_size(0)
+        poses, bars = link_poses(world, q, indexed=True), memory((world.nlink + 1) * width)
+        zero((world.nlink + 1) * width, bars)
+        contacts_adjoint(world.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, None)
+        link_poses_adjoint(world, poses, bars, q, [], q_bar, [], None)

@@ -71,6 +71,11 @@ class Joint:
         return sp.sub(q, rest)
 
     @classmethod
+    def covector(cls, q: Vec, gradient: Vec) -> Vec:
+        """The gradient for displacements of q, of one for q."""
+        return gradient
+
+    @classmethod
     def twist(cls, link: Link, y: Vec) -> Vec:
         """S y"""
         total = ZERO6
@@ -153,6 +158,13 @@ class Ball(Joint):
         w, x, y, z = sp.normalised(rest)
         return sp.quaternion_log(sp.quaternion_product((w, -x, -y, -z), sp.normalised(q)))
 
+    @classmethod
+    def covector(cls, q: Vec, gradient: Vec) -> Vec:
+        """q may have any length: it keeps it."""
+        w, x, y, z = q
+        along = ((-x, w, z, -y), (-y, -z, w, x), (-z, y, -x, w))  # q i, q j, q k
+        return tuple(0.5 * sum(a * b for a, b in zip(direction, gradient, strict=True)) for direction in along)
+
 
 class Planar(Joint):
     """q = (x, y, angle) in the parent's plane z = 0, v its rate."""
@@ -218,6 +230,10 @@ class Free(Joint):
     @classmethod
     def displacement(cls, q: Vec, rest: Vec) -> Vec:
         return (*sp.sub(q[:3], rest[:3]), *Ball.displacement(q[3:], rest[3:]))
+
+    @classmethod
+    def covector(cls, q: Vec, gradient: Vec) -> Vec:
+        return (*gradient[:3], *Ball.covector(q[3:], gradient[3:]))
 
 
 JOINTS: tuple[type[Joint], ...] = (Fixed, Hinge, Slider, Ball, Planar, Free)  # in the order of model.layout.Kind

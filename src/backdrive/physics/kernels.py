@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..compiler import Integer, Ints, Kernel, Known, Masked, Number, Rows, Table
-from . import contact_forces, inverse, poses, rollout
+from . import contact_forces, inverse, jacobian, poses, rollout
 from .constraints import Constraints
 from .integrate import SemiImplicitEuler
 from .policy import Given, Network, NetworkTables, Watching
@@ -74,6 +74,20 @@ FORMS = {
     "policy_rollout_adjoint": Form(rollout.rollout_adjoint, *POLICY_ADJOINT, ("steps", "truncate"), True),
     "policy_checkpoint_adjoint": Form(
         rollout.checkpoint_adjoint, *POLICY_ADJOINT, ("steps", "every", "truncate"), True
+    ),
+    "tracking": Form(
+        rollout.tracking,
+        ("q", "v", "controls", "gains", "origin_q", "origin_v", "low", "high"),
+        ("path_q", "path_v", "used", "status"),
+        ("steps",),
+        True,
+    ),
+    "jacobians": Form(
+        jacobian.jacobians,
+        ("q", "v", "controls"),
+        ("after", "step"),
+        ("rows",),
+        True,
     ),
     "forces": Form(contact_forces.forces, ("q", "v", "controls", "wrenches"), ("out",), ("times",), True),
     "forces_adjoint": Form(

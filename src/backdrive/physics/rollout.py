@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, is_finite, loop, memory, minimum, select, when, workspace
+from ..compiler import Scalar, carry, clip, is_finite, loop, memory, minimum, select, switch, when, workspace
 from .adjoint import Bars, bodies_adjoint
 from .arrays import add_to, copy, gradient_memory, local, zero
 from .bodies import body_moments
 from .contact_adjoint import all_constants
+from .joints import JOINTS, Joint
 from .policy import Given, Network
 from .spatial import BODY
 from .step import Scheme, step
@@ -42,6 +44,49 @@ def rollout(
         copy(world.nv, v, path_v.row(s))
     copy(world.nq, q, last_q)
     copy(world.nv, v, last_v)
+
+
+def tracking(
+    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, gains: Any, origin_q: Any, origin_v: Any, low: Any,
+    high: Any, path_q: Any, path_v: Any, used: Any, status: Any, steps: Any, h: Scalar,
+) -> None:  # fmt: skip
+    """As `rollout`, all states, with controls u = clip(controls + gains (x ⊖ origin), low, high), which go to `used`.
+
+    gains: nu rows of 2 nv numbers at every time, for the displacements of q and the changes of v.
+    """
+    nq, nv, nu = world.nq, world.nv, world.nu
+    bodies, size = body_moments(world), status_size(scheme, world.constraints is not None)
+    start_q, start_v, q, v = q, v, memory(nq), memory(nv)
+    copy(nq, start_q, q)
+    copy(nv, start_v, v)
+    impulses = no_impulses(world)
+    for t in loop(steps):
+        change, u = workspace(2 * nv), workspace(nu)
+        displacement(world, q, origin_q.row(t), change)
+        for k in loop(nv):
+            change[nv + k] = v[k] - origin_v.row(t)[k]
+        for m in loop(nu):
+            total, row = carry(1), gains.row(t).at(m * (2 * nv))
+            total[0] = controls.row(t)[m]
+            for k in loop(2 * nv):
+                total[0] = total[0] + row[k] * change[k]
+            u[m] = clip(total[0], low[m], high[m])
+        copy(nu, u, used.row(t))
+        numbers = step(world, bodies, scheme, q, v, u, None, h, impulses)
+        status.row(t).put(0, (select(all_finite(world, q, v), 1.0, 0.0), *numbers)[:size])
+        copy(nq, q, path_q.row(t))
+        copy(nv, v, path_v.row(t))
+
+
+def displacement(world: World, q: Any, origin: Any, target: Any) -> None:
+    """target [nv] = q ⊖ origin"""
+
+    def one(joint: type[Joint], i: Any) -> None:
+        a, b = world.position(i), world.velocity(i)
+        target.at(b).put(0, joint.displacement(q.at(a).get(0, joint.nq), origin.at(a).get(0, joint.nq)))
+
+    for i in world.links():
+        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)
 
 
 def status_size(scheme: Scheme, constrained: bool) -> int:

@@ -240,13 +240,8 @@ def stretch_adjoint(
         constraints = ConstraintAdjoint(world, scheme.stepping, outcome, times, forces_bar)
         if event is not None:
             copy(nv, dynamics.vdot, smooth)
-        for k in loop(nv):  # the accelerations that constraints allowed
-            dynamics.vdot[k] = (outcome.after[k] - v[k]) / times.unit
-            move_velocity[k] = outcome.move[k]
-        for i in world.links():
-            caused = sp.scale(1.0 / times.unit, outcome.caused.get(i + 1, 6))
-            free = sp.scale(acting, dynamics.accelerations.get(i + 1, 6))
-            dynamics.accelerations.put(i + 1, sp.add(free, caused))
+        copy(nv, outcome.move, move_velocity)
+        allow(world, now, v, acting)
     after_bar, before_bar, vdot_bar = workspace(nv), workspace(nv), workspace(nv)
     start_bar, move_bar = workspace(nq), workspace(nv)
     path = None
@@ -329,6 +324,18 @@ def stretch_adjoint(
     if timing is not None and event is not None:
         for _ in when(any_lane(event.hitting)):
             timing.differentiate_gap(world, now, q, event)
+
+
+def allow(world: World, now: Stretch, v: Any, acting: Scalar = 1.0) -> None:
+    """The accelerations in the dynamics become those that constraints allowed."""
+    outcome, dynamics, unit = now.outcome, now.dynamics, now.times.unit
+    assert outcome is not None
+    for k in loop(world.nv):
+        dynamics.vdot[k] = (outcome.after[k] - v[k]) / unit
+    for i in world.links():
+        caused = sp.scale(1.0 / unit, outcome.caused.get(i + 1, 6))
+        free = sp.scale(acting, dynamics.accelerations.get(i + 1, 6))
+        dynamics.accelerations.put(i + 1, sp.add(free, caused))
 
 
 def time_adjoint(

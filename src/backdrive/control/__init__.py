@@ -1,0 +1,15 @@
+"""Plan and act through the physics: ``optimize(sim, Cost(stage, final), state, controls)``, and `MPC` around it."""
+
+from .costs import Cost, quadratic
+from .dynamics import Dynamics, SimulatedDynamics, TorchDynamics
+from .ilqr import ILQR
+from .mpc import MPC
+from .planning import optimize
+from .result import Outcome, Plan
+from .sampling import CEM, MPPI
+from .shooting import Shooting
+
+__all__ = [
+    "CEM", "ILQR", "MPC", "MPPI", "Cost", "Dynamics", "Outcome", "Plan", "Shooting", "SimulatedDynamics",
+    "TorchDynamics", "optimize", "quadratic",
+]  # fmt: skip

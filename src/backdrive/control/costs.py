@@ -1,0 +1,161 @@
+"""What a motion costs: plain torch functions of one state and one control; torch differentiates them, twice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+
+from .dynamics import Dynamics, as_dynamics
+
+Stage = Callable[[Any, Tensor, Tensor], Tensor]
+Final = Callable[[Any], Tensor]
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Σ stage(state, u, t) over the steps t = 0 ... T - 1, plus final(state) of the last state.
+
+    Both are functions of *one* state (of a simulator: `State`, q [nq], v [nv]; else x [n]), one control u [nu] and the
+    number t of the step (a tensor without dimensions, of the state's dtype), and return one number: torch maps them
+    over all. To look something up by time, write ``table[t.long()]``.
+    """
+
+    stage: Stage
+    final: Final | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("stage", "final"):
+            function = getattr(self, name)
+            if not callable(function) and not (name == "final" and function is None):
+                raise TypeError(f"{name} must be a function that returns a cost, got {type(function).__name__}")
+
+
+def quadratic(dynamics: Any, state: Any, Q: Tensor, R: Tensor, final: Tensor | None = None) -> Cost:
+    """½ δᵀ Q δ + ½ uᵀ R u, and ½ δᵀ final δ at the end (Q if None), with δ = x ⊖ state in the tangent space.
+
+    state: where to go, unbatched. Q, final: [d, d] or diagonals [d], of (δq, δv) for a simulator: d = 2 nv. R: [nu, nu]
+    or [nu].
+    """
+    dynamics = as_dynamics(dynamics)
+    target = dynamics.pack(state).detach()
+    if target.ndim != 1:
+        raise ValueError(f"the state to go to must be unbatched, got {list(target.shape)}")
+    d = dynamics.difference(target, target).shape[-1]
+    Q = _weights("Q", Q, d, target)
+    end = Q if final is None else _weights("final", final, d, target)
+    R = _weights("R", R, dynamics.nu, target)
+
+    def stage(state: Any, u: Tensor, t: Tensor) -> Tensor:
+        delta = dynamics.difference(dynamics.pack(state), target)
+        return 0.5 * (delta @ Q @ delta + u @ R @ u)
+
+    def last(state: Any) -> Tensor:
+        delta = dynamics.difference(dynamics.pack(state), target)
+        return 0.5 * delta @ end @ delta
+
+    return Cost(stage, last)
+
+
+def _weights(name: str, x: Tensor, size: int | None, like: Tensor) -> Tensor:
+    x = torch.as_tensor(x, dtype=like.dtype).detach()
+    x = torch.diag(x) if x.ndim == 1 else x
+    size = len(x) if size is None and x.ndim == 2 else size
+    if list(x.shape) != [size, size]:
+        raise ValueError(f"{name} must be [{size}, {size}], or the diagonal [{size}], got {list(x.shape)}")
+    if not bool(torch.isfinite(x).all()):
+        raise ValueError(f"{name} must be finite")
+    return 0.5 * (x + x.mT)
+
+
+class Bill:
+    """The costs of trajectories, states [T + 1, B, n] and controls [T, B, nu]; their first step has number `start`."""
+
+    def __init__(self, cost: Cost | Callable[..., Tensor], dynamics: Dynamics, start: int = 0) -> None:
+        if not isinstance(cost, Cost):
+            if not callable(cost):
+                raise TypeError(f"cost must be Cost(stage, final) or a function stage(state, u, t), got {cost!r}")
+            cost = Cost(cost)
+        self.cost, self.dynamics, self.start = cost, dynamics, start
+
+        def stage(x: Tensor, u: Tensor, t: Tensor) -> Tensor:
+            return _number("stage", cost.stage(dynamics.unpack(x), u, t))
+
+        def final(x: Tensor) -> Tensor:
+            return _number("final", x.new_zeros(()) if cost.final is None else cost.final(dynamics.unpack(x)))
+
+        def near_stage(change: Tensor, x: Tensor, u: Tensor, t: Tensor) -> Tensor:
+            nu = len(u)
+            return stage(dynamics.displace(x, change[nu:]), u + change[:nu], t)
+
+        def near_final(change: Tensor, x: Tensor) -> Tensor:
+            return final(dynamics.displace(x, change))
+
+        # Rows are last in memory: torch is slow to add up a few numbers that lie beside each other.
+        self._stage, self._final = vmap(stage, (1, 1, 0)), vmap(final, 1)
+        self._near_stage, self._near_final = vmap(near_stage, (1, 1, 1, 0)), vmap(near_final, 1)
+
+    def _rows(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """States before all steps [n, T B], controls [nu, T B], and the numbers of the steps [T B]."""
+        steps, batch, _ = controls.shape
+        time = torch.arange(self.start, self.start + steps, dtype=states.dtype).repeat_interleave(batch)
+        return _columns(states[:-1].flatten(0, 1)), _columns(controls.flatten(0, 1)), time
+
+    def total(self, states: Tensor, controls: Tensor) -> Tensor:
+        """[B], differentiable; infinite where a motion is not finite."""
+        stages = self._stage(*self._rows(states, controls)).view(controls.shape[:2])
+        total = stages.sum(0) + self._final(_columns(states[-1]))
+        return torch.where(torch.isfinite(total), total, torch.full_like(total, torch.inf))
+
+    def expand(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor]:
+        """The costs to second order, as forms ½ zᵀ H z + const of z = (δu, δx, 1), and z = (δx, 1) at the end.
+
+        [T, B, nu + d + 1, nu + d + 1] and [B, d + 1, d + 1]
+        """
+        steps, batch, nu = controls.shape
+        d = self.dynamics.difference(states[0, :1], states[0, :1]).shape[-1]
+        stage = _form(*_derivatives(self._near_stage, nu + d, *self._rows(states, controls)))
+        return stage.unflatten(0, (steps, batch)), _form(*_derivatives(self._near_final, d, _columns(states[-1])))
+
+
+def _columns(x: Tensor) -> Tensor:
+    """[n, N] of [N, n]"""
+    return x.T.contiguous()
+
+
+def _derivatives(function: Callable[..., Tensor], size: int, *given: Tensor) -> tuple[Tensor, Tensor]:
+    """Hessian [n, n, N] and gradient [n, N] of function(change, *given) [N] at changes [n, N] of zero, n = `size`.
+
+    The rows do not know of each other, so that the gradient of a sum over them is theirs; and again for each column.
+    """
+    change = given[0].new_zeros(size, given[0].shape[-1])
+    H, g = change.new_zeros(size, *change.shape), change
+    with torch.enable_grad():
+        total = function(change.requires_grad_(), *given).sum()
+        if total.requires_grad:
+            (g,) = torch.autograd.grad(total, change, create_graph=True, materialize_grads=True)
+        if g.requires_grad and g is not change:
+            units = torch.eye(size, dtype=g.dtype).unsqueeze(-1).expand(size, *g.shape)
+            (H,) = torch.autograd.grad(g, change, units, is_grads_batched=True, materialize_grads=True)
+    return H, g.detach()
+
+
+def _form(H: Tensor, g: Tensor) -> Tensor:
+    """[N, n + 1, n + 1], with the gradient in the last row and column."""
+    n, count = g.shape
+    out = g.new_zeros(count, n + 1, n + 1)
+    out[:, :n, :n] = (0.5 * (H + H.transpose(0, 1))).permute(2, 0, 1)
+    out[:, :n, n] = out[:, n, :n] = g.T
+    return out
+
+
+def _number(name: str, value: Any) -> Tensor:
+    if not isinstance(value, Tensor):
+        raise TypeError(f"{name} must return a tensor, got {type(value).__name__}")
+    if value.ndim:
+        raise ValueError(f"{name} must return one number for one state, a tensor of shape [], got {list(value.shape)}")
+    return value

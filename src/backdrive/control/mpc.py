@@ -1,0 +1,80 @@
+"""Model-predictive control: plan over a short horizon from where the system is, act, and plan again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .costs import Cost
+from .dynamics import as_dynamics
+from .ilqr import ILQR
+from .planning import optimize
+from .problem import Method, whole_number
+from .result import Outcome, Plan
+
+
+class MPC:
+    """``mpc.act(state)`` is the first control of the best plan over the next `horizon` steps.
+
+    dynamics, cost, limits, method, generator: as `optimize` takes them; by default `ILQR(max_iterations=10)`. The
+    number t of a step that the cost sees counts from the first `act` on. Every plan starts from the last one, moved on
+    by a step; the first from `controls` [horizon, nu] or [horizon, B, nu], by default zero. nu: how many controls there
+    are, where neither the dynamics nor `controls` tells.
+
+    plan: the last one. time: how many steps were taken.
+    """
+
+    def __init__(
+        self, dynamics: Any, cost: Cost | Callable[..., Tensor], horizon: int, *, limits: Any = None,
+        method: Method | None = None, controls: Tensor | None = None, nu: int | None = None,
+        generator: torch.Generator | None = None,
+    ) -> None:  # fmt: skip
+        self.dynamics, self.cost, self.limits = as_dynamics(dynamics), cost, limits
+        self.horizon = whole_number("horizon", horizon)
+        self.method: Method = ILQR(max_iterations=10) if method is None else method
+        self.generator = generator
+        if controls is not None and (not isinstance(controls, Tensor) or len(controls) != horizon):
+            raise ValueError(f"controls must be [{horizon}, nu] or [{horizon}, B, nu]: one row for every step")
+        known = [n for n in (nu, self.dynamics.nu, None if controls is None else controls.shape[-1]) if n is not None]
+        if not known:
+            raise ValueError("the dynamics does not tell how many controls it has: give MPC(nu=...) or controls")
+        self.nu = known[0]
+        self.first = controls
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the last plan, and start to count again."""
+        self.plan: Plan | None = None
+        self.time = 0
+
+    def act(self, state: Any) -> Tensor:
+        """The control [B, nu] for this state, or [nu] without B. The next call is for the state one step later."""
+        start = self._start(state)
+        self.plan = optimize(
+            self.dynamics, self.cost, state, start, limits=self.limits, method=self.method, start=self.time,
+            generator=self.generator,
+        )  # fmt: skip
+        self.time += 1
+        return self.plan.controls[0].clone()
+
+    def _start(self, state: Any) -> Tensor:
+        """The last plan, without its first step, and the last control once more; anew for those that diverged."""
+        x = self.dynamics.pack(state)
+        shape = (self.horizon, *x.shape[:-1], self.nu)
+        if self.first is None:
+            first = x.new_zeros(())
+        else:
+            first = self.first.unsqueeze(1) if self.first.ndim == 2 and x.ndim == 2 else self.first
+        if self.plan is None:
+            return first.expand(shape)
+        last = self.plan.controls
+        if last.shape[1:-1] != x.shape[:-1]:
+            raise ValueError(
+                f"the state has the batch {list(x.shape[:-1])}, the last plan {list(last.shape[1:-1])}: reset() first"
+            )
+        moved = torch.cat([last[1:], last[-1:]])
+        lost = torch.tensor([code is Outcome.DIVERGED for code in self.plan.outcomes])
+        return torch.where((lost if x.ndim == 2 else lost[0]).unsqueeze(-1), first.expand_as(moved), moved)

@@ -1,0 +1,70 @@
+"""A planning problem as every method sees it, and what a method returns."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .costs import Bill
+from .dynamics import Dynamics
+from .result import Outcome
+
+
+@dataclass
+class Problem:
+    """Move B environments from x [B, n] for T steps within limits low, high [nu] (infinite: none), at least cost.
+
+    tick: called after every iteration with the costs.
+    """
+
+    dynamics: Dynamics
+    bill: Bill
+    x: Tensor
+    low: Tensor
+    high: Tensor
+    generator: torch.Generator | None = None
+    tick: Callable[[Tensor], None] | None = None
+    history: list[Tensor] = field(default_factory=list)
+
+    @property
+    def limited(self) -> bool:
+        return bool((torch.isfinite(self.low) | torch.isfinite(self.high)).any())
+
+    def clamp(self, controls: Tensor) -> Tensor:
+        return torch.clamp(controls, self.low, self.high)
+
+    def record(self, cost: Tensor) -> None:
+        """[B], at the start and after every iteration."""
+        self.history.append(cost.detach().clone())
+        if self.tick is not None:
+            self.tick(cost)
+
+
+@dataclass
+class Solution:
+    """controls [T, B, nu], states [T + 1, B, n], cost [B], iterations [B], how each ended; gains [T, B, nu, d]."""
+
+    controls: Tensor
+    states: Tensor
+    cost: Tensor
+    iterations: Tensor
+    outcomes: list[Outcome]
+    gains: Tensor | None = None
+
+
+class Method(Protocol):
+    @property
+    def max_iterations(self) -> int: ...
+
+    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+        """From these controls [T, B, nu], within the limits, to better ones."""
+
+
+def whole_number(name: str, n: object, least: int = 1) -> int:
+    if isinstance(n, bool) or not isinstance(n, int) or n < least:
+        raise ValueError(f"{name} must be a whole number >= {least}, got {n!r}")
+    return n
