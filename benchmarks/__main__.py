@@ -25,7 +25,9 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from . import report, scoreboard
 from .timing import Run
 
-SECTIONS = ("smooth", "gradient", "contact", "batch", "impact", "pile", "envs", "control", "pendulum", "memory", "startup")
+SECTIONS = (
+    "smooth", "gradient", "contact", "batch", "impact", "pile", "envs", "control", "pendulum", "memory", "startup"
+)  # fmt: skip
 SHORTER = 0.3  # of the time of a full run: the scoreboard's
 
 
