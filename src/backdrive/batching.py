@@ -22,7 +22,7 @@ def vmap_pull_back(function: Any, info: Any, in_dims: tuple, *args: Any) -> tupl
     fold = Fold(form, info.batch_size, q, in_dims[1], back=True)
     tensors = [fold.tensor(y, d, fold.other) for y, d in zip((q, v, x, wrenches), in_dims[1:5], strict=True)]
     rows = fold.constants(constants, in_dims[5])
-    places = (1, 1, 0, 0) if form == "rollout" else (fold.other,)
+    places = (1, 1, 0, 0, 0) if form == "rollout" else (fold.other,)
     folded = [fold.tensor(y, d, at) for y, d, at in zip(bars, in_dims[10:], places, strict=True)]
     results = function(form, *tensors, rows, program, parameters, settings, want_constants, *folded)
     at = [fold.start, fold.start, *(fold.other for y in (x, wrenches) if y is not None)]

@@ -259,6 +259,7 @@ class _Compiled(torch.autograd.Function):
         for name, path, bar, last_bar in (("q", path_q, path_q_bar, last_q_bar), ("v", path_v, path_v_bar, last_v_bar)):
             rows[f"path_{name}_bar"] = _or_zeros(None if bar is None else bar[1:], path[1:].shape, path)
             rows[f"last_{name}_bar"] = _or_zeros(last_bar, path[0].shape, path)
+        rows["last_v"] = path_v[-1]
         rows["controls_bar"] = _or_zeros(controls_bar, controls.shape, controls)
         results = {"q_bar": torch.empty_like(path_q[0]), "v_bar": torch.empty_like(path_v[0])}
         if inputs is not None:
@@ -349,9 +350,10 @@ def step_back(
         quick = evaluation.quick_step_back(program, q, v, u, q_bar, v_bar)
         if quick is not None:
             return list(quick)
+    last_v = operators.unknown(v)
     q, v, u = q.unsqueeze(0), v.unsqueeze(0), u.unsqueeze(0)
     wrenches = None if wrench is None else wrench.unsqueeze(0)
-    bars = (operators._zeros(q.shape, q), operators._zeros(v.shape, v), q_bar, v_bar)
+    bars = (operators._zeros(q.shape, q), operators._zeros(v.shape, v), q_bar, v_bar, last_v)
     args = (constants, program.number, names, operators.ONE_STEP, want_constants, *bars)
     q_bar, v_bar, u_bar, *others = evaluation.pull_back("rollout", q, v, u, wrenches, *args)
     if wrenches is not None:

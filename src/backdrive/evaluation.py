@@ -94,7 +94,8 @@ def check(
     if bars is not None:
         shapes = [[*time, batch, _out_size(form, owner)]] if form in OVER_TIME else [[batch, model.nv]]
         if form == "rollout":
-            shapes = [[*time, batch, model.nq], [*time, batch, model.nv], [batch, model.nq], [batch, model.nv]]
+            last = [[batch, model.nq], [batch, model.nv], [batch, model.nv]]
+            shapes = [[*time, batch, model.nq], [*time, batch, model.nv], *last]
         if len(bars) != len(shapes):
             raise ValueError(f"backdrive {form}: {len(bars)} gradients, expected {len(shapes)}")
         wanted |= {f"gradient {k}": pair for k, pair in enumerate(zip(bars, shapes, strict=True))}
@@ -242,7 +243,8 @@ def pull_back(
 ) -> list[Tensor]:  # fmt: skip
     """Gradients with respect to q, v, x, wrenches (those that are given) and constants (if wanted).
 
-    Of a rollout, q and v are the states before its steps (or segments), and the bars those after them.
+    Of a rollout, q and v are the states before its steps (or segments), and the bars those after them; with these comes
+    v of the last state, NaN where it is not known.
     """
     check(form, program, settings, q, v, x, wrenches, constants, bars)
     batch, name = q.shape[-2], X_NAME[form]
@@ -259,7 +261,7 @@ def pull_back(
         results["constants_bar"] = torch.zeros(batch, constants.shape[-1], dtype=constants.dtype)
     start = ("path_q", "path_v") if path else ("q", "v")
     outcomes = {
-        "rollout": ("path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
+        "rollout": ("path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "last_v"),
         "forward": ("vdot_bar",), "inverse": ("tau_bar",), "poses": ("out_bar",), "forces": ("out_bar",),
     }[form]  # fmt: skip
     rows = _present(**{start[0]: q, start[1]: v, name: x}, wrenches=wrenches)
@@ -319,8 +321,8 @@ def quick_step_back(
     zeros = program.zeros.data_ptr()
     program.step_adjoint_call(
         batch, path_q=q.data_ptr(), path_v=v.data_ptr(), controls=u.data_ptr(), path_q_bar=zeros, path_v_bar=zeros,
-        last_q_bar=q_bar.data_ptr(), last_v_bar=v_bar.data_ptr(), q_bar=results[0].data_ptr(),
-        v_bar=results[1].data_ptr(), controls_bar=results[2].data_ptr(),
+        last_q_bar=q_bar.data_ptr(), last_v_bar=v_bar.data_ptr(), last_v=program.unknown.data_ptr(),
+        q_bar=results[0].data_ptr(), v_bar=results[1].data_ptr(), controls_bar=results[2].data_ptr(),
     )  # fmt: skip
     return tuple(results)
 

@@ -186,11 +186,13 @@ def _differentiate(ctx: Any, bars: Sequence[Any], pull_back: Any) -> tuple:
         if settings[3]:
             start = [None if bar is None else bar[0] for bar in path_bars]
             path_bars = [None if bar is None else bar[1:] for bar in path_bars]
-            q, v = q[:-1], v[:-1]
+            q, v, last_v = q[:-1], v[:-1], v[-1]
         else:
+            last_v = unknown(v)
             q, v = q.unsqueeze(0), v.unsqueeze(0)
         bars = [_zeros(y.shape, y) if bar is None else bar for y, bar in zip((q, v), path_bars, strict=True)]
         bars += [_zeros(y.shape[1:], y) if bar is None else bar for y, bar in zip((q, v), last_bars, strict=True)]
+        bars.append(last_v)
     results = iter(
         pull_back(form, q, v, x, wrenches, constants, ctx.program, ctx.parameters, settings, want_constants, *bars)
     )
@@ -206,6 +208,11 @@ def _differentiate(ctx: Any, bars: Sequence[Any], pull_back: Any) -> tuple:
 def _mapped_at_once(bars: Sequence[Any]) -> bool:
     """Whether many gradients are asked for at once, of a recorded graph."""
     return any(bar is not None and torch._C._functorch.is_legacy_batchedtensor(bar) for bar in bars)
+
+
+def unknown(v: Tensor) -> Tensor:
+    """A velocity after a step that nobody kept, like v; it takes no memory."""
+    return torch.full((v.shape[-1],), torch.nan, dtype=v.dtype).expand(v.shape)
 
 
 def _zeros(shape: Sequence[int], like: Tensor) -> Tensor:

@@ -205,7 +205,7 @@ class Program:
     def step_adjoint_call(self) -> QuickCall:
         """What the loss says about the states of a path is one row, of zeros."""
         nq, nv, nu = self.model.nq, self.model.nv, self.model.nu
-        widths = {"path_q": nq, "path_v": nv, "controls": nu, "path_q_bar": 0, "path_v_bar": 0}
+        widths = {"path_q": nq, "path_v": nv, "controls": nu, "path_q_bar": 0, "path_v_bar": 0, "last_v": 0}
         widths |= {"last_q_bar": nq, "last_v_bar": nv, "q_bar": nq, "v_bar": nv, "controls_bar": nu}
         return QuickCall(self, "rollout_adjoint", widths, {"steps": 1, "truncate": 2})
 
@@ -225,6 +225,11 @@ class Program:
     @functools.cached_property
     def zeros(self) -> Tensor:
         return torch.zeros(max(self.model.nq, self.model.nv, 1), dtype=self.dtype)
+
+    @functools.cached_property
+    def unknown(self) -> Tensor:
+        """A velocity after a step that nobody kept."""
+        return torch.full((max(self.model.nv, 1),), torch.nan, dtype=self.dtype)
 
     def _specializes(self, parameters: str) -> bool:
         """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""

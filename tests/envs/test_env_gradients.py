@@ -22,14 +22,9 @@ WEIGHTS = torch.tensor([0.0, 8.0, -8.0, -1.0, 1.0], dtype=torch.float64) / (12.0
 FLOOR = 0.05  # of a derivative: returns are of size 10, so that differences are right to a few 1e-9
 
 
-# Some steps of the Ant have two solutions, as rigid contact with friction can. Gauss-Seidel begins at the impulses of
-# the step before, in the backward pass at those of the step after, and may find the other one there (2 of 16 seeds).
-SOLVERS = {"Ant": bd.InteriorPoint()}
-
-
 def vector_env(name: str) -> VectorEnv:
     """Of which no episode ends: for a gradient, all that counts is that all environments see the same steps."""
-    return VectorEnv(replace(find(name), ends=never), num_envs=SEEDS * len(OFFSETS), solver=SOLVERS.get(name))
+    return VectorEnv(replace(find(name), ends=never), num_envs=SEEDS * len(OFFSETS))
 
 
 def returns(env: VectorEnv, start: bd.State, act: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,9 @@ from typing import Any
 
 from ..compiler import Scalar, absolute, carry, clip, loop, maximum, memory, select, while_any
 from .linear import TILE, factor_lu, multiply, solve_lu
-from .system import System
+from .system import INFINITE, System
+
+NEARLY = 1e-6  # of the largest speed: what is slower than that sticks, or presses
 
 
 def check_settings(solver: Any, count: str) -> None:
@@ -96,6 +98,28 @@ def solve_modes(system: System, mode: Any, impulse: Any) -> None:
         bound = select(mode[r] < 0.0, system.low[r], system.high[r])
         impulse[r] = select(mode[r] == 0.0, -system.b[r], bound)
     solve_lu(system.B, system.count, impulse)
+
+
+def recall(system: System, speed: Any, tolerance: float) -> Scalar:
+    """Where v⁺ is known (`system.known`), the impulses that led there, in place; returns their residual.
+
+    A problem with friction may have several solutions: the adjoint must find the one that the step had. The speeds
+    after it say which rows are free. Where no solution follows from these, all stays as it was, and the residual is
+    infinite.
+    """
+    n, most = system.count, system.constraints.nimpulse + TILE
+    mode, trial, least = memory(most), memory(most), NEARLY / system.unit[0]
+    for r in loop(n):
+        s, apart = system.after[r], (system.mu[r] > 0.0) & (system.after[system.normal[r]] > least)
+        below = (system.low[r] > -INFINITE) & ((s > least) | apart)
+        above = (system.high[r] < INFINITE) & (s < -least)
+        mode[r] = select(below, -1.0, select(above, 1.0, 0.0))
+    solve_modes(system, mode, trial)
+    error = residual(system, trial, speed)
+    found = (error <= tolerance) & (system.known[0] > 0.5)
+    for r in loop(n):
+        system.impulse[r] = select(found, trial[r], system.impulse[r])
+    return select(found, error, INFINITE)
 
 
 def refine(

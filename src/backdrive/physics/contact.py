@@ -18,6 +18,7 @@ from ..compiler import (
     clip,
     counters,
     is_constant,
+    is_finite,
     loop,
     maximum,
     memory,
@@ -127,12 +128,13 @@ class Constrained:
 
 def constrain(
     world: World, stepping: Stepping, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: Any,
-    adjoint: bool, impacts: Impacts | None = None, contacts: Contacts | None = None,
+    adjoint: bool, impacts: Impacts | None = None, contacts: Contacts | None = None, after: Any = None,
 ) -> Constrained:  # fmt: skip
     """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
 
-    `adjoint`: what only the adjoint reads is wanted, too. `impacts`: decide which contacts take part, from what touches
-    at the beginning of the stretch: `contacts`, which are followed to here, or if that is here, what is found.
+    `adjoint`: what only the adjoint reads is wanted, too. `after`: v⁺, NaN where it is not known, or None. `impacts`:
+    decide which contacts take part, from what touches at the beginning of the stretch: `contacts`, which are followed
+    to here, or if that is here, what is found.
     """
     constraints, solver, nv = world.constraints, stepping.solver, world.nv
     outcome = Constrained()
@@ -142,10 +144,14 @@ def constrain(
     velocities = [free, v] if constraints.bounces else [free]
     if impacts is not None:
         velocities = [impacts.ahead(free), v]
+    if after is not None:
+        velocities.append(after)
     width = pose_size(len(velocities))
     poses = link_poses(world, q, *velocities, indexed=True)
     mobility = Mobility(world, dynamics.frames, dynamics.factors, constraints.dim)
-    system = outcome.system = System(constraints, mobility, nv, impulses)
+    system = outcome.system = System(constraints, mobility, nv, impulses, after is not None)
+    if after is not None:
+        system.known[0] = select(is_finite(after[0]), 1.0, 0.0)
     reach = times.left if impacts is None else times.h
     if contacts is None:
         outcome.contacts = find_contacts(constraints, poses, width, reach)
@@ -157,7 +163,7 @@ def constrain(
         impacts.apply(outcome.contacts)
     outcome.after, outcome.move, outcome.pseudo = memory(nv), memory(nv), memory(nv)
     copy(nv, free, outcome.after)
-    builder = Builder(constraints, stepping, system, poses, width, outcome.after, times, impacts)
+    builder = Builder(constraints, stepping, system, poses, width, outcome.after, times, impacts, after)
     outcome.limit_count = None
     if not is_constant(constraints.nsingle, 0):
         builder.equalities()
@@ -401,8 +407,10 @@ class Builder:
 
     def __init__(
         self, constraints: Constraints, stepping: Stepping, system: System, poses: Any, width: int, free: Any,
-        times: Times, impacts: Impacts | None,
+        times: Times, impacts: Impacts | None, after: Any,
     ) -> None:  # fmt: skip
+        """after: v⁺, if it is known; then the last of the twists is its."""
+        self.after = after
         self.constraints, self.stepping, self.system, self.times = constraints, stepping, system, times
         self.poses, self.width, self.free, self.impacts = poses, width, free, impacts
         self.bounce = memory(constraints.nslot)  # e v⁻ of every contact that hits
@@ -425,6 +433,10 @@ class Builder:
             return select(self.impacts.hitting, speed(1), speed(0))
         return speed(velocity)
 
+    def _speed_after(self, row: Row, support: Any) -> Scalar:
+        """J v⁺"""
+        return 0.0 if self.after is None else self._speed(row, support, (self.width - 12) // 6 - 1)
+
     def _extra(self, support: Any, angular: Any = 0, softness: Scalar = 0.0) -> Scalar:
         scale = self.constraints.inverse_mass(support, angular)
         return self.regularisation * scale + (softness + self.stepping.solver.cfm)
@@ -439,7 +451,7 @@ class Builder:
                     places = [self.poses.get(link, self.width)[:12] for link in (support.a, support.b)]
                     row, error = equality_row(each, record, *places)
                     self._add(
-                        support, [row], [True], i, speeds=[self._speed(row, support)],
+                        support, [row], [True], i, speeds=[self._speed(row, support)], after=[0.0],
                         extra=[self._extra(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE], high=[INFINITE],
                         mu=[0.0], violation=reachable(error),
                     )  # fmt: skip
@@ -449,18 +461,19 @@ class Builder:
         row = joint_row(kind, self.constraints.joint_link(link), self.poses.get(link, self.width)[:12])
         return row, self._extra(support, int(Kind.SLIDER) - kind)
 
-    def _joint_speed(self, support: Any) -> Scalar:
-        """The velocity of a joint, which is the first on the way from its link."""
-        return self.free[self.constraints.ints[support.way_a]]
+    def _joint_speeds(self, support: Any) -> tuple[Scalar, Scalar]:
+        """The velocity of a joint, which is the first on the way from its link, of the free motion; and of v⁺."""
+        k = self.constraints.ints[support.way_a]
+        return self.free[k], 0.0 if self.after is None else self.after[k]
 
     def joint_frictions(self) -> None:
         constraints = self.constraints
         for i in loop(constraints.head("nfriction")):
             link, _, kind, support = constraints.joint("friction", i)
             row, extra = self._joint(link, kind, support)
-            most = self.times.h * constraints.joint_friction(i)
+            most, (speed, after) = self.times.h * constraints.joint_friction(i), self._joint_speeds(support)
             self._add(
-                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[self._joint_speed(support)],
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed], after=[after],
                 extra=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
             )  # fmt: skip
 
@@ -473,7 +486,7 @@ class Builder:
         for i in loop(constraints.head("nlimit")):
             link, at, kind, support = constraints.joint("limit", i)
             sign, gap = nearest_limit(constraints.limit_record(i), q[at])
-            speed = sign * self._joint_speed(support)
+            speed, after = (sign * x for x in self._joint_speeds(support))
             if self.impacts is None:
                 on = gap < LIMIT_MARGIN + self.times.left * maximum(-speed, 0.0)
             else:  # in an impact, those that are reached
@@ -482,11 +495,10 @@ class Builder:
             for _ in when(any_lane(on)):
                 numbers[count[0]] = i
                 count[0] = count[0] + 1
-                row, extra = self._joint(link, kind, support)
+                (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
                 self._add(
-                    support, [signed(row, sign)], [on], place + i,
-                    speeds=[speed + gap_bias(gap, LIMIT_SLOP, self.times.left)], extra=[extra], low=[0.0],
-                    high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias], after=[after + bias],
+                    extra=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
                 )  # fmt: skip
         return numbers, count
 
@@ -513,10 +525,12 @@ class Builder:
             mu = friction_share(constraints.dim, m) * stuff.friction
             rough = on & (mu > 0.0)
             extra = self._extra(support, softness=stuff.softness)
+            after = [self._speed_after(row, support) for row in rows]
             self._add(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
-                speeds=[speeds[0] + bias, *speeds[1:]], extra=[extra] * (1 + m), low=[0.0] * (1 + m),
-                high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m], violation=violation(touch.gap, slop), hits=hits,
+                speeds=[speeds[0] + bias, *speeds[1:]], after=[after[0] + bias, *after[1:]], extra=[extra] * (1 + m),
+                low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
+                violation=violation(touch.gap, slop), hits=hits,
             )  # fmt: skip
 
     def touching(self, contacts: Contacts, first: Any) -> tuple[Scalar, Scalar]:

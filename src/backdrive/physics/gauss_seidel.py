@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..compiler import Scalar, any_lane, carry, clip, loop, memory, select, when, while_any
-from .complementarity import bounds, check_settings, diagonal, refine, residual
+from .complementarity import bounds, check_settings, diagonal, recall, refine, residual
 from .linear import TILE
-from .system import System
+from .system import INFINITE, System
 
 NEWTON = 2  # iterations on the modes: most steps have those of the step before
 SWEEPS = 3  # lead to where few modes are wrong
@@ -54,15 +54,21 @@ def solve_gauss_seidel(system: System, solver: ProjectedGaussSeidel) -> Scalar:
     """From the impulses of the system towards its solution, in place; returns the residual."""
     most, tolerance = system.constraints.nimpulse + TILE, solver.tolerance
     impulse, speed, error = system.impulse, memory(most), memory(1)
-    error[0] = residual(system, impulse, speed)
     if solver.exact:
-        refine(system, impulse, speed, memory(most), memory(most), error, tolerance, NEWTON)
-        active = error[0] > tolerance
-        for _ in when(any_lane(active)):
-            for _ in range(min(SWEEPS, solver.iterations)):
-                sweep(system, impulse, active)
-            error[0] = select(active, residual(system, impulse, speed), error[0])
+        error[0] = INFINITE
+        if system.after is not None:
+            for _ in when(any_lane(system.known[0] > 0.5)):
+                error[0] = recall(system, speed, tolerance)
+        for _ in when(any_lane(error[0] > tolerance)):
+            error[0] = residual(system, impulse, speed)
+            refine(system, impulse, speed, memory(most), memory(most), error, tolerance, NEWTON)
+            active = error[0] > tolerance
+            for _ in when(any_lane(active)):
+                for _ in range(min(SWEEPS, solver.iterations)):
+                    sweep(system, impulse, active)
+                error[0] = select(active, residual(system, impulse, speed), error[0])
     else:
+        error[0] = residual(system, impulse, speed)
         for _ in while_any(lambda: error[0] > tolerance, solver.iterations):
             active = error[0] > tolerance
             sweep(system, impulse, active)

@@ -34,10 +34,13 @@ class Form:
     integrates: bool = False  # takes the scheme and the step h, and knows constraints and what drives the steps
 
 
+PATH_ADJOINT = (
+    "path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "last_v"
+)  # fmt: skip
 POLICY_ADJOINT = (
     (
         "path_q", "path_v", "inputs", "controls", "wrenches",
-        "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "controls_bar",
+        "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "last_v", "controls_bar",
     ),
     ("q_bar", "v_bar", "inputs_bar", "weights_bar", "wrenches_bar", "constants_bar"),
 )  # fmt: skip
@@ -52,14 +55,14 @@ FORMS = {
     ),
     "rollout_adjoint": Form(
         rollout.rollout_adjoint,
-        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
+        PATH_ADJOINT,
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "truncate"),
         True,
     ),
     "checkpoint_adjoint": Form(
         rollout.checkpoint_adjoint,
-        ("path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar"),
+        PATH_ADJOINT,
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "every", "truncate"),
         True,

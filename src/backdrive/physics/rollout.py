@@ -12,6 +12,7 @@ from .bodies import body_moments
 from .contact_adjoint import all_constants
 from .joints import JOINTS, Joint
 from .policy import Given, Network
+from .solve import recalls
 from .spatial import BODY
 from .step import Scheme, step
 from .step_adjoint import step_adjoint
@@ -97,15 +98,16 @@ def status_size(scheme: Scheme, constrained: bool) -> int:
 
 def rollout_adjoint(
     world: World, scheme: Scheme, path_q: Any, path_v: Any, driver: Driver, wrenches: Any,
-    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, wrenches_bar: Any,
-    constants_bar: Any, steps: Any, truncate: Any, h: Scalar,
+    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, last_v: Any, q_bar: Any, v_bar: Any,
+    wrenches_bar: Any, constants_bar: Any, steps: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """From the gradient with respect to the path and the last state, those with respect to everything before.
 
-    Row t of `path_q`, `path_v` is the state before step t, of their bars the one after it. The gradient does not pass
-    back over states whose number is a multiple of `truncate`. Bars that nobody asks for are None.
+    last_v: of the last state; NaN where it is not known. Row t of `path_q`, `path_v` is the state before step t, of
+    their bars the one after it. The gradient does not pass back over states whose number is a multiple of `truncate`.
+    Bars that nobody asks for are None.
     """
-    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, truncate, h)
+    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, truncate, h, last_v)
     sweep.receive(last_q_bar, last_v_bar)
     for t in loop(steps, reverse=True):
         for q_row, v_row in ((path_q, path_v), (path_q_bar, path_v_bar)):
@@ -120,15 +122,15 @@ def rollout_adjoint(
 
 def checkpoint_adjoint(
     world: World, scheme: Scheme, path_q: Any, path_v: Any, driver: Driver, wrenches: Any,
-    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, q_bar: Any, v_bar: Any, wrenches_bar: Any,
-    constants_bar: Any, steps: Any, every: Any, truncate: Any, h: Scalar,
+    path_q_bar: Any, path_v_bar: Any, last_q_bar: Any, last_v_bar: Any, last_v: Any, q_bar: Any, v_bar: Any,
+    wrenches_bar: Any, constants_bar: Any, steps: Any, every: Any, truncate: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """As `rollout_adjoint`, when only the state before every `every`-th step was kept (row s: before segment s).
 
     The states in between are computed again, a segment at a time.
     """
     nq, nv = world.nq, world.nv
-    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, truncate, h)
+    sweep = BackwardSweep(world, scheme, driver, wrenches, wrenches_bar, constants_bar, truncate, h, last_v)
     sweep.receive(last_q_bar, last_v_bar)
     q, v, states_q, states_v = memory(nq), memory(nv), memory(every * nq), memory(every * nv)
     impulses = no_impulses(world)
@@ -155,12 +157,17 @@ class BackwardSweep:
 
     def __init__(
         self, world: World, scheme: Scheme, driver: Driver, wrenches: Any, wrenches_bar: Any, constants_bar: Any,
-        truncate: Any, h: Scalar,
+        truncate: Any, h: Scalar, last_v: Any = None,
     ) -> None:  # fmt: skip
+        """last_v: v after the last step, if those before it follow in this order."""
         self.world, self.scheme, self.truncate, self.h = world, scheme, truncate, h
         self.impulses = no_impulses(world)
         self.driver, self.wrenches, self.wrenches_bar = driver, wrenches, wrenches_bar
         self.bodies = body_moments(world)
+        self.after = None  # v after the step that is next on the way
+        if last_v is not None and world.constraints is not None and recalls(scheme.stepping):
+            self.after = memory(world.nv)
+            copy(world.nv, last_v, self.after)
         self.q_bar, self.v_bar = memory(world.nq), memory(world.nv)
         zero(world.nq, self.q_bar)
         zero(world.nv, self.v_bar)
@@ -197,7 +204,10 @@ class BackwardSweep:
         step_adjoint(
             world, self.bodies, self.scheme, q, v, controls, at_time(self.wrenches, t), self.h, self.impulses,
             self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar, forces_bar,
+            self.after,
         )  # fmt: skip
+        if self.after is not None:
+            copy(world.nv, v, self.after)
         bars = Bars(self.q_bar, self.v_bar, constants=self.constants_bar)
         self.driver.pull_back(t, controls_bar, q, v, bars)
         if self.wrenches_bar is not None:

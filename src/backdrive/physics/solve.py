@@ -17,6 +17,12 @@ POLISH = 1e-3  # of the tolerance: a residual above is worth another solve
 Solver = InteriorPoint | ProjectedGaussSeidel
 
 
+def recalls(stepping: Any) -> bool:
+    """Whether an adjoint that knows the velocity after a step finds the impulses from it (`complementarity.recall`)."""
+    plain = stepping is not None and not stepping.impacts
+    return plain and isinstance(stepping.solver, ProjectedGaussSeidel) and stepping.solver.exact
+
+
 def solve(system: System, solver: Solver) -> Scalar:
     """Fill the impulses of the system, from those that it starts with; returns the residual."""
     error, exact = memory(1), True

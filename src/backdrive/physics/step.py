@@ -61,9 +61,9 @@ def midpoint_stages(
 
 def stretch(
     world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Any, adjoint: bool = False, impacts: Impacts | None = None,
+    impulses: Any, adjoint: bool = False, impacts: Impacts | None = None, after: Any = None,
 ) -> Stretch:  # fmt: skip
-    """From (q, v) on for the time h, or through an impact."""
+    """From (q, v) on for the time h, or through an impact. after: v⁺, where it is known."""
     middle = isinstance(scheme.integrator, Midpoint)
     if middle:
         start, v_mid, first, dynamics = midpoint_stages(world, bodies, q, v, controls, wrenches, h)
@@ -84,7 +84,7 @@ def stretch(
         contacts = find_contacts(world.constraints, poses, pose_size(2), h)
         impacts.classify(world.constraints, contacts, poses)
     outcome = constrain(
-        world, scheme.stepping, dynamics, start, v, free, times, impulses, adjoint, impacts, contacts
+        world, scheme.stepping, dynamics, start, v, free, times, impulses, adjoint, impacts, contacts, after
     )  # fmt: skip
     return Stretch(start, v_mid, first, dynamics, times, outcome, contacts or outcome.contacts)
 

@@ -54,16 +54,17 @@ from .world import World
 def step_adjoint(
     world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     impulses: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
-    forces_bar: Any = None,
+    forces_bar: Any = None, after: Any = None,
 ) -> None:  # fmt: skip
     """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays.
 
-    forces_bar: gradient with respect to the forces of constraints in this step (`contact.add_forces`).
+    after: the velocity after the step, NaN where it is not known, or None. forces_bar: gradient with respect to the
+    forces of constraints in this step (`contact.add_forces`).
     """
     bars = Bars(q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
     given = (controls, wrenches)
     if scheme.stepping is None or not scheme.stepping.impacts or world.constraints is None:
-        now = stretch(world, bodies, scheme, q, v, *given, h, impulses, adjoint=True)
+        now = stretch(world, bodies, scheme, q, v, *given, h, impulses, adjoint=True, after=after)
         stretch_adjoint(world, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
         return
     impacts, timing = Impacts(world, scheme.integrator, h), Timing(world, h, constants_bar, forces_bar)

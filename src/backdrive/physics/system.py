@@ -71,11 +71,12 @@ class System:
     n rows, padded to whole tiles with rows that do nothing. Y [n, nv]: y of every row; it is only there for the
     coordinates that the row's tile reaches (`reach`). violation: how far the position is from where it should be (m,
     rad; contacts and limits: negative or zero). place: where a row's impulse is kept. hits: 1 if a contact (at its
-    normal row) bounces. diagonal: of W + extra. factored: the modes that B has the factors of (`complementarity`).
+    normal row) bounces. after: speeds J v⁺ with b's bias, if v⁺ is given; known: 1 where it is not NaN. diagonal: of
+    W + extra. factored: the modes that B has the factors of (`complementarity`).
     """
 
-    def __init__(self, constraints: Constraints, mobility: Mobility, nv: Any, start: Any) -> None:
-        """start: impulses at the places of rows, from which a solver starts."""
+    def __init__(self, constraints: Constraints, mobility: Mobility, nv: Any, start: Any, known: bool = False) -> None:
+        """start: impulses at the places of rows, from which a solver starts. known: whether v⁺ is given."""
         most = constraints.nimpulse + TILE
         self.constraints, self.mobility, self.nv, self.start = constraints, mobility, nv, start
         self._count = counters(1)
@@ -94,6 +95,8 @@ class System:
         self.W, self.B, self.diagonal = memory(most * most), memory(most * most), memory(most)
         self.b, self.extra, self.low, self.high, self.mu = (memory(most) for _ in range(5))
         self.violation, self.impulse, self.hits, self.factored = (memory(most) for _ in range(4))
+        self.after: Any = memory(most) if known else None
+        self.known: Any = memory(1) if known else None
         self.unit = memory(1)  # 1 / (1 + the largest |b|)
         self.normal, self.place = counters(most), counters(most)
 
@@ -105,7 +108,7 @@ class System:
     def add(
         self, poses: Any, width: int, support: Support, rows: Sequence[Row], on: Sequence[Any], place: Any,
         speeds: Sequence[Scalar], extra: Sequence[Scalar], low: Sequence[Scalar], high: Sequence[Scalar],
-        mu: Sequence[Scalar], violation: Scalar, hits: Any = False,
+        mu: Sequence[Scalar], violation: Scalar, after: Sequence[Scalar], hits: Any = False,
     ) -> None:  # fmt: skip
         """Append the rows of a constraint, the first being the normal of the others; `on`: where they count (masks).
 
@@ -130,6 +133,8 @@ class System:
             self.violation[r] = select(on[k], violation, 0.0) if k == 0 else 0.0
             self.impulse[r] = select(on[k], self.start.at(place)[k], 0.0)
             self.hits[r] = select(hits, 1.0, 0.0) if k == 0 else 0.0
+            if self.after is not None:
+                self.after[r] = select(on[k], after[k], 0.0)
             self.normal[r], self.place[r] = first, place + k
         number = self._constraints[0]
         self._first[number], self._support[number] = first, support.at
@@ -142,6 +147,8 @@ class System:
         for r in loop(whole, start=count):
             self.b[r], self.extra[r], self.low[r], self.high[r], self.mu[r] = 0.0, 1.0, 0.0, 0.0, 0.0
             self.violation[r], self.impulse[r] = 0.0, 0.0
+            if self.after is not None:
+                self.after[r] = 0.0
             self.normal[r], self.place[r] = r, 0
         self._count[0] = whole
         fastest = carry(1)
