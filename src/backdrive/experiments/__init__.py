@@ -59,6 +59,12 @@ _EXPERIMENTS = {
             "Qiao et al. 2021, performance",
             "laikago_table",
         ),
+        Experiment(
+            "breakout",
+            "the Atari game, seen by colour filters and played by planning in a scene; its paddle is learned",
+            "Belbute-Peres et al. 2018, section 4.3 and figure 6",
+            "breakout",
+        ),
     )
 }
 

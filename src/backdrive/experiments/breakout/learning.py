@@ -1,0 +1,105 @@
+"""Learn how the paddle answers: play at random, play the same in the simulation, and descend on the difference."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...model import State
+from .game import Action, Game
+from .paddle import Paddle
+from .perception import LEFT, RIGHT, look
+from .world import WIDTH, World
+
+WINDOW = 10  # frames, of a motion that is simulated
+HOLD = 4  # frames, for which a random action is kept up
+UPDATES = 40  # of the optimiser, at most
+
+
+@dataclass(frozen=True)
+class Record:
+    """A game played at random: the paddle's centre x [N] in frames 0 to N - 1, NaN where a part of it is hidden, and
+    the directions [N] pushed after each."""
+
+    x: Tensor
+    directions: Tensor
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def first(self, frames: int) -> Record:
+        return Record(self.x[:frames], self.directions[:frames])
+
+
+def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generator) -> Record:
+    """So many frames; the game's chances are those of the seed."""
+    turn, x, directions = game.reset(seed), [], []
+    action, fresh = Action.NOOP, False
+    for t in range(frames):
+        if t % HOLD == 0:
+            action = Action(int(torch.randint(len(Action), (), generator=generator)))
+        x.append(torch.nan if fresh else _centre(look(turn.frame).paddle))
+        directions.append(action.direction)
+        turn = game.act(action)
+        fresh = turn.over
+        if fresh:  # the paddle jumps
+            turn = game.reset(seed + 1)
+    return Record(torch.tensor(x, dtype=torch.float64), torch.tensor(directions, dtype=torch.float64))
+
+
+def _centre(paddle: tuple[float, float] | None) -> float:
+    """NaN where the paddle is at a wall: it goes on behind it, unseen."""
+    if paddle is None or paddle[0] <= LEFT or paddle[1] >= RIGHT or paddle[1] - paddle[0] != WIDTH:
+        return torch.nan
+    return 0.5 * (paddle[0] + paddle[1])
+
+
+def windows(record: Record) -> tuple[Tensor, Tensor]:
+    """First frames [B] of all motions that are seen as a whole, and x [W + 2, B] from the frame before on."""
+    steps = max(min(WINDOW, len(record) - 3), 1)
+    if len(record) < steps + 2:
+        return torch.zeros(0, dtype=torch.int64), torch.zeros(steps + 2, 0, dtype=torch.float64)
+    x = record.x.unfold(0, steps + 2, 1).T
+    whole = torch.isfinite(x).all(0)
+    return 1 + torch.nonzero(whole).flatten(), x[:, whole]
+
+
+def error(world: World, paddle: Paddle, record: Record) -> Tensor:
+    """Mean squared difference of the paddle's simulated and seen motion over all windows, px²; differentiable."""
+    begin, x = windows(record)
+    steps, batch = len(x) - 2, len(begin)
+    controls = paddle.controls(record.directions).unfold(0, steps, 1)[begin].T.unsqueeze(-1)
+    start = world.model.initial_state(batch)
+    q, v = start.q.clone(), start.v.clone()
+    q[:, 3], v[:, 3] = x[1], x[1] - x[0]
+    path = world.simulator.rollout(State(q, v), controls, parameters=paddle.parameters)
+    return (path.q[1:, :, 3] - x[2:]).square().mean()
+
+
+def learn(world: World, record: Record) -> tuple[Paddle, list[float]]:
+    """The paddle that explains the record best, by L-BFGS on `error` from the guess; and the error along the way."""
+    begin, _ = windows(record)
+    if len(begin) == 0:
+        return Paddle.guess(), []
+    guess = Paddle.guess()
+    z = torch.stack([guess.gear.log(), guess.damping.log(), torch.logit(guess.stick), torch.logit(guess.delay)])
+    z.requires_grad_()
+    optimizer = torch.optim.LBFGS([z], max_iter=UPDATES, line_search_fn="strong_wolfe")
+    errors: list[float] = []
+
+    def loss() -> Tensor:
+        optimizer.zero_grad()
+        now = error(world, _paddle(z), record)
+        now.backward()
+        errors.append(now.item())
+        return now
+
+    optimizer.step(loss)
+    return _paddle(z.detach()), errors
+
+
+def _paddle(z: Tensor) -> Paddle:
+    """Of free numbers [4]: gear and damping are positive, the others between 0 and 1."""
+    return Paddle(*z[:2].exp(), *torch.sigmoid(z[2:]))

@@ -1,0 +1,82 @@
+"""From what single frames show to what moves: velocities by differences of frames."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from .perception import LEFT, RIGHT, Seen
+from .world import WIDTH
+
+Array = np.ndarray
+Pair = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What is known in a frame, px and px per frame."""
+
+    ball: Pair | None
+    velocity: Pair
+    """Of the ball: zero in the first frame that shows it."""
+    paddle: Pair
+    """The place of its centre, and its velocity."""
+    width: float
+    """Of the paddle."""
+    bricks: Array
+    """bool [6, 18]"""
+
+    @property
+    def descending(self) -> bool:
+        return self.ball is not None and self.velocity[1] < 0.0
+
+
+class Tracker:
+    """Frame by frame. frames: the ball's velocity is taken from so many, at most; 2 as in the paper.
+
+    Places are whole pixels: a velocity from two frames is wrong by up to 1 px per frame, from n frames by 1/(n - 1). No
+    more frames are taken than the ball has flown straight.
+    """
+
+    def __init__(self, frames: int = 2) -> None:
+        self._flight: deque[Pair] = deque(maxlen=frames)
+        self._left: float | None = None
+        self._width = WIDTH
+
+    def follow(self, seen: Seen) -> Situation:
+        self._follow_ball(seen.ball)
+        return Situation(seen.ball, self._velocity(), self._follow_paddle(seen), self._width, seen.bricks)
+
+    def _follow_ball(self, ball: Pair | None) -> None:
+        flight = self._flight
+        if ball is None:
+            flight.clear()
+            return
+        if len(flight) > 1:
+            step = [b - a for a, b in zip(flight[-1], ball, strict=True)]
+            so_far = [b - a for a, b in zip(flight[0], flight[-1], strict=True)]
+            if any(a * b < 0.0 for a, b in zip(step, so_far, strict=True)):  # it has bounced
+                last = flight[-1]
+                flight.clear()
+                flight.append(last)
+        flight.append(ball)
+
+    def _velocity(self) -> Pair:
+        flight = self._flight
+        if len(flight) < 2:
+            return 0.0, 0.0
+        n = len(flight) - 1
+        return (flight[-1][0] - flight[0][0]) / n, (flight[-1][1] - flight[0][1]) / n
+
+    def _follow_paddle(self, seen: Seen) -> Pair:
+        """At the right wall it is not seen as a whole, and a ball that was missed may pass for a part of it."""
+        if seen.paddle is None:
+            return (self._left or LEFT) + 0.5 * self._width, 0.0
+        left, right = seen.paddle
+        if right < RIGHT and seen.ball is not None:
+            self._width = right - left
+        velocity = 0.0 if self._left is None else left - self._left
+        self._left = left
+        return left + 0.5 * self._width, velocity
