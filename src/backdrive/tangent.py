@@ -164,7 +164,7 @@ def step_jacobians(
         constants = constants.repeat_interleave(n, 0)
     seeds = torch.eye(n, dtype=q.dtype).repeat(batch, 1)
     nothing = [torch.zeros_like(x).unsqueeze(0) for x in (q, v)]  # the path has no gradient, its end has
-    bars = [*nothing, tangent.lift(after, seeds[:, :nv]), seeds[:, nv:]]
+    bars = [*nothing, tangent.lift(after, seeds[:, :nv]), seeds[:, nv:], operators.unknown(v)]
     step = ("rollout", q.unsqueeze(0), v.unsqueeze(0), u, None, constants, program, names, [1, 1, 0, 0])
     q_bar, v_bar, u_bar = operators.pull_back(*step, False, *bars)
     A = torch.cat([tangent.project(q, q_bar), v_bar], -1)

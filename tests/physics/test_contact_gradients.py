@@ -205,7 +205,7 @@ def test_walker(dim, scheme):
 def test_walker_over_50_steps(dim, scheme):
     model, tally = walker(dim), Tally()
     sim = simulator(model, scheme)
-    for seed in (0, 5, 6, 7, 8, 9) if dim == 2 else (0, 5, 6):
+    for seed in (0, 3, 5, 7, 11) if dim == 2 else (0, 5, 6):
         check_gradients(sim, robot_inputs(model, 50, 1, seed, drop=0.2), 50, tally, 0.2 * LONG)
     tally.require("q", "v", "controls", *names_of(model))
 

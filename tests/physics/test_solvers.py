@@ -124,7 +124,7 @@ class Problem:
             low=filled(self.low, 0.0), high=filled(self.high, 0.0), mu=filled(self.mu, 0.0),
             impulse=Floats([0.0] * size), unit=Floats([1.0 / (1.0 + np.abs(self.b).max())]),
             normal=Floats([*self.normal.tolist(), *range(self.n, size)]), place=Floats(list(range(size))),
-            factored=Floats([2.0] * size), diagonal=filled(self.W.diagonal() + self.extra, 1.0),
+            factored=Floats([2.0] * size), after=None, diagonal=filled(self.W.diagonal() + self.extra, 1.0),
         )  # fmt: skip
 
     def solve(self, solver):

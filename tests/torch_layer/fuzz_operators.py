@@ -132,6 +132,7 @@ def operator_arguments(r: random.Random) -> tuple[object, list]:
             randn(*time, batch, model.nv),
             randn(batch, model.nq),
             randn(batch, model.nv),
+            randn(batch, model.nv),
         ]
     return torch.ops.backdrive.pull_back, [*arguments, variant > 0, bars]
 

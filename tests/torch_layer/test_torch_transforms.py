@@ -306,7 +306,7 @@ def test_opcheck_of_the_others():
     axis = arm().parameter("axis") * torch.tensor([[[1.0]], [[2.0]]], dtype=torch.float64)
     torch.library.opcheck(torch.ops.backdrive.assemble.default, (number, "mass,axis", leaves(mass, axis)))
     (q, v), u = random_state(arm(), 1, 2), random_controls(arm(), 1, 2)
-    bars = [randn(1, 2, 13), randn(1, 2, 11), randn(2, 13), randn(2, 11)]
+    bars = [randn(1, 2, 13), randn(1, 2, 11), randn(2, 13), randn(2, 11), randn(2, 11)]
     arguments = ("rollout", q, v, u, None, None, number, "", [1, 1, 0, 0], False, bars)
     torch.library.opcheck(torch.ops.backdrive.pull_back.default, arguments)
 

@@ -17,14 +17,14 @@ from .bodies import body_moments
 from .contact import correction_matrix
 from .contact_adjoint import ConstraintAdjoint
 from .joints import JOINTS, Joint
-from .rollout import no_impulses
+from .rollout import Driver, no_impulses
 from .step import Scheme, stretch
 from .step_adjoint import allow, correction_adjoint
 from .world import World
 
 
 def jacobians(
-    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, after: Any, step: Any, rows: Any, h: Scalar
+    world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, after: Any, step: Any, rows: Any, h: Scalar
 ) -> None:
     """Kernel: the derivatives of the elements of v⁺ (`after`) and of h (v⁺ + p) (`step`), nv rows each.
 
@@ -33,7 +33,8 @@ def jacobians(
     """
     nq, nv, nu = world.nq, world.nv, world.nu
     bodies, impulses = body_moments(world), no_impulses(world)
-    q, v, controls = local(nq, q), local(nv, v), local(nu, controls)
+    q, v = local(nq, q), local(nv, v)
+    controls = driver.control(0, q, v)
     now = stretch(world, bodies, scheme, q, v, controls, None, h, impulses, adjoint=True)
     dynamics, outcome, constraints = now.dynamics, now.outcome, None
     pushed = None  # the derivatives of p for displacements of q

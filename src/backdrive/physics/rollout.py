@@ -48,7 +48,7 @@ def rollout(
 
 
 def tracking(
-    world: World, scheme: Scheme, q: Any, v: Any, controls: Any, gains: Any, origin_q: Any, origin_v: Any, low: Any,
+    world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, gains: Any, origin_q: Any, origin_v: Any, low: Any,
     high: Any, path_q: Any, path_v: Any, used: Any, status: Any, steps: Any, h: Scalar,
 ) -> None:  # fmt: skip
     """As `rollout`, all states, with controls u = clip(controls + gains (x ⊖ origin), low, high), which go to `used`.
@@ -62,13 +62,13 @@ def tracking(
     copy(nv, start_v, v)
     impulses = no_impulses(world)
     for t in loop(steps):
-        change, u = workspace(2 * nv), workspace(nu)
+        change, u, planned = workspace(2 * nv), workspace(nu), driver.control(t, q, v)
         displacement(world, q, origin_q.row(t), change)
         for k in loop(nv):
             change[nv + k] = v[k] - origin_v.row(t)[k]
         for m in loop(nu):
             total, row = carry(1), gains.row(t).at(m * (2 * nv))
-            total[0] = controls.row(t)[m]
+            total[0] = planned[m]
             for k in loop(2 * nv):
                 total[0] = total[0] + row[k] * change[k]
             u[m] = clip(total[0], low[m], high[m])

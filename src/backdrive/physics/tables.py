@@ -175,7 +175,7 @@ def _contacts(model: Any) -> np.ndarray:
     """CONTACT numbers of all pairs, flat.
 
     Between two bodies a force acts midway between the surfaces: momentum is conserved, also before they touch. What
-    the world pushes, it pushes at its own surface.
+    the world pushes, it pushes at the surface of the body.
     """
     start = layout.shape_start(model.nlink, model.nq, model.nu)
     records = model.constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
