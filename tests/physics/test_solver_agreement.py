@@ -30,19 +30,22 @@ def steps_of_piles(dim, friction, walls):
         yield [sim.rollout(bd.State(path.q[:-1], path.v[:-1]), steps=1) for sim in sims]
 
 
+BARELY = pytest.mark.xfail(strict=True, reason="in one step interior point ends at 7e-11, with v⁺ off by 5e-4 m/s")
+
+
 @pytest.mark.parametrize(
-    ("dim", "friction", "walls"), [(2, 0.0, True), (2, 0.2, False), (3, 0.0, False), (3, 0.2, False)]
+    ("dim", "friction", "walls"),
+    [(2, 0.0, True), (2, 0.2, False), (3, 0.0, False), pytest.param(3, 0.2, False, marks=BARELY)],
 )
 def test_solvers_agree_on_piles(dim, friction, walls):
-    """On v⁺ to 1e-9. Without friction there is one solution only; with it there may be several, in few steps."""
-    most, compared, other = 0, 0, 0
+    """On v⁺ to 1e-9 wherever both converged; without friction (there is one solution only) they always do."""
+    most, compared = 0, 0
     for steps in steps_of_piles(dim, friction, walls):
         both = (steps[0].status.converged & steps[1].status.converged)[0]
-        other += int(((steps[0].v[1] - steps[1].v[1])[both].abs() > 1e-9).any(-1).sum())
+        assert (steps[0].v[1] - steps[1].v[1])[both].abs().max() <= 1e-9
         most, compared = max(most, steps[0].status.contacts.max().item()), compared + int(both.sum())
     assert most >= 8
     assert compared == 480 if friction == 0.0 else compared >= 0.9 * 480
-    assert other == 0 if friction == 0.0 else other <= 0.01 * 480
 
 
 @pytest.mark.parametrize("which", [0, 1], ids=SOLVERS)
