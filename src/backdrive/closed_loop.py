@@ -8,6 +8,7 @@ autograd records what it does (`around`).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -133,10 +134,23 @@ def _check(program: Program, policy: MLP, seen: View, ninput: int) -> None:
         )
     if policy.sizes[-1] != program.model.nu:
         raise ValueError(f"the policy has {policy.sizes[-1]} outputs, but the model {program.model.nu} motors")
+    _check_layers(policy)
     if policy.dtype != program.dtype:
         raise TypeError(f"the policy has dtype {policy.dtype}, the simulator {program.dtype}")
     if any(x.device.type != "cpu" for x in policy.parameters()):
         raise ValueError("an MLP must be on the cpu: its weights are read there")
+
+
+def _check_layers(policy: MLP) -> None:
+    """Kernels read as many weights as the sizes say, whatever has become of the layers."""
+    found = [(tuple(x.weight.shape), x.weight.dtype, x.bias is not None) for x in policy.linear]
+    expected = [((m, n), policy.dtype, policy.bias) for n, m in itertools.pairwise(policy.sizes)]
+    if found != expected:
+        shapes = [shape for shape, _, _ in found]
+        raise ValueError(
+            f"the policy's layers were changed: they are {shapes} (dtype, bias: {[rest for _, *rest in found]}), "
+            f"expected {[shape for shape, _, _ in expected]} ({[rest for _, *rest in expected]})"
+        )
 
 
 def _refuse_checkpoints(every: int, what: str) -> None:

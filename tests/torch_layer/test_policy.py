@@ -388,6 +388,22 @@ def test_what_is_wrong_is_said():
             bd.MLP(sizes)
 
 
+def test_layers_that_were_changed_are_refused():
+    """The sizes say how many weights a kernel reads."""
+    sim = simulator("3D arm")
+    policy, state = network(sim, ("q", "v"), ninput=0), start(sim.model, 2)
+    hidden = policy.sizes[1]
+    changes = [
+        torch.nn.Linear(hidden - 1, policy.sizes[2], bias=policy.bias, dtype=torch.float64),
+        torch.nn.Linear(hidden, policy.sizes[2], bias=not policy.bias, dtype=torch.float64),
+        torch.nn.Linear(hidden, policy.sizes[2], bias=policy.bias, dtype=torch.float32),
+    ]
+    for layer in changes:
+        policy.layers[1] = layer
+        with pytest.raises(ValueError, match="layers were changed"):
+            sim.rollout(state, policy=policy, steps=2)
+
+
 @pytest.mark.parametrize("way", WAYS)
 def test_what_is_not_finite_is_said(way):
     sim = simulator("3D arm")
