@@ -107,3 +107,28 @@ def test_do_not_pass_through_a_new_start():
     observation, *_ = env.step_torch(torch.zeros(2, 1))
     (gradient,) = torch.autograd.grad(observation.sum(), first)
     assert gradient[0] == 0.0 and gradient[1] != 0.0
+
+
+@pytest.mark.parametrize("impacts", [False, True])
+@pytest.mark.parametrize("adjoint", [None, bd.Checkpoint(10)])
+def test_of_steps_that_could_have_ended_elsewhere(adjoint, impacts):
+    """Contact problems of an Ant with several solutions: the backward pass must find the one that the step found.
+
+    Of this seed, a backward pass that starts the solver elsewhere finds another one.
+    """
+    seeds, random = 32, torch.Generator().manual_seed(1)
+    env = VectorEnv("Ant", num_envs=80)
+    env.reset(seed=1)
+    actions = 0.2 * (2.0 * torch.rand(seeds, STEPS, 8, generator=random, dtype=torch.float64) - 1.0)
+    controls, way = moved(actions, random)
+    controls = controls.detach().flatten(0, 1).transpose(0, 1).repeat_interleave(5, 0).requires_grad_()
+    start = bd.State(*(x[:seeds].repeat_interleave(len(OFFSETS), 0) for x in env.state))
+    path = bd.Simulator(env.task.model, 0.01, impacts=impacts).rollout(start, controls, adjoint=adjoint)
+    modes = path.status.modes.reshape(-1, seeds, len(OFFSETS))
+    alike = (modes == modes[..., :1]).all(-1).all(0)
+    total = path.last.q.sum(-1).reshape(seeds, -1)
+    (gradient,) = torch.autograd.grad(total[:, 0].sum(), controls)
+    gradient = gradient.reshape(STEPS, 5, seeds, len(OFFSETS), -1).sum(1)[:, :, 0].transpose(0, 1)
+    exact, found = (gradient * way).sum((1, 2)), (total.detach() * WEIGHTS).sum(1)
+    assert alike.sum() >= (2 if impacts else 25)
+    assert ((exact - found).abs() / found.abs().clamp(min=FLOOR))[alike].max() <= 1e-6

@@ -30,12 +30,8 @@ def steps_of_piles(dim, friction, walls):
         yield [sim.rollout(bd.State(path.q[:-1], path.v[:-1]), steps=1) for sim in sims]
 
 
-BARELY = pytest.mark.xfail(strict=True, reason="in one step interior point ends at 7e-11, with v⁺ off by 5e-4 m/s")
-
-
 @pytest.mark.parametrize(
-    ("dim", "friction", "walls"),
-    [(2, 0.0, True), (2, 0.2, False), (3, 0.0, False), pytest.param(3, 0.2, False, marks=BARELY)],
+    ("dim", "friction", "walls"), [(2, 0.0, True), (2, 0.2, False), (3, 0.0, False), (3, 0.2, False)]
 )
 def test_solvers_agree_on_piles(dim, friction, walls):
     """On v⁺ to 1e-9 wherever both converged; without friction (there is one solution only) they always do."""

@@ -13,6 +13,7 @@ of two links and of the constants of a constraint: `RowPower`.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -26,6 +27,7 @@ from ..compiler import (
     loop,
     memory,
     select,
+    to_float,
     vjp,
     when,
     workspace,
@@ -33,7 +35,7 @@ from ..compiler import (
 from ..model import layout
 from ..model.layout import EqualityKind
 from . import spatial as sp
-from .arrays import accumulate, add_to, split, zero
+from .arrays import accumulate, add_to, copy, split, zero
 from .collision import TOUCH, contacts_adjoint
 from .complementarity import diagonal, mode_matrix, modes, speeds_after
 from .constraints import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
@@ -45,14 +47,12 @@ from .contact import (
     Stepping,
     Times,
     contact_bias,
-    correction_matrix,
-    damping,
     gap_bias,
     nearest_limit,
-    reachable,
     signed,
     split_touch,
 )  # fmt: skip
+from .correction import correction_matrix, damping, reachable
 from .dynamics import Dynamics, expand, reduce
 from .kinematics import turn
 from .linear import TILE, solve_lu_transposed
@@ -87,28 +87,27 @@ def all_constants(constants_bar: Any) -> Any:
 
 
 class RowPower:
-    """Adds the gradient of `scale` times the sum over all rows (see above) to poses, coordinates and constants.
+    """Adds the gradient of the sum over all rows (see above) to poses, coordinates and constants.
 
     poses: over links, with the twists of v⁺ and n (and v, if contacts bounce); bars: gradients with respect to them.
-    positions: the rows are those that correct positions.
+    correcting: the rows are those that correct positions, and v⁺ is p (mask).
     """
 
     def __init__(
-        self, world: World, stepping: Stepping, outcome: Constrained, times: Times, poses: Any, bars: Any,
-        touch_bars: Any, velocities: int, impulse: Any, multiplier: Any, mode: Any, scale: Scalar, q_bar: Any,
-        constants_bar: Any, positions: bool, forces_bar: Any,
-    ) -> None:  # fmt: skip
-        self.constraints, self.stepping, self.outcome, self.times = world.constraints, stepping, outcome, times
-        self.q, self.poses, self.bars, self.width = outcome.q, poses, bars, pose_size(velocities)
-        self.velocities, self.impulse, self.multiplier, self.mode = velocities, impulse, multiplier, mode
-        self.scale, self.q_bar, self.positions, self.touch_bars = scale, q_bar, positions, touch_bars
-        self.constants_bar, self.forces_bar = all_constants(constants_bar), forces_bar
-        self.rate = stepping.solver.erp / times.left
+        self, adjoint: ConstraintAdjoint, correcting: Any, poses: Any, bars: Any, q_bar: Any, constants_bar: Any
+    ) -> None:
+        self.adjoint, self.correcting, self.poses, self.bars, self.q_bar = adjoint, correcting, poses, bars, q_bar
+        self.constraints, self.outcome, self.times = adjoint.world.constraints, adjoint.outcome, adjoint.times
+        self.velocities = len(adjoint.velocities)
+        self.width = pose_size(self.velocities)
+        self.constants_bar = all_constants(constants_bar)
+        self.scale = select(correcting, 1.0, 1.0 / self.times.unit)
+        self.rate = adjoint.stepping.solver.erp / self.times.left
 
     def add_all(self) -> None:
         if self.outcome.limit_count is not None:  # there are single rows
             self.equalities()
-            if not self.positions:
+            for _ in when(~any_lane(self.correcting)):
                 self.joint_frictions()
             self.limits()
         self.contacts()
@@ -116,8 +115,13 @@ class RowPower:
     # ---------------------------------------------------------------------------------------- one row
 
     def _numbers(self, r: Any) -> RowNumbers:
-        mode, y = self.mode[r], self.multiplier[r]
-        return RowNumbers(self.impulse[r], select(mode == 0.0, y, 0.0), mode * y)
+        adjoint, outcome, correcting = self.adjoint, self.outcome, self.correcting
+        y, mode, pushes = adjoint.multiplier[r], adjoint.mode[r], outcome.pushes[r] > 0.5
+        return RowNumbers(
+            select(correcting, outcome.correction[r], outcome.system.impulse[r]),
+            select(correcting, select(pushes, adjoint.correction_multiplier[r], 0.0), select(mode == 0.0, y, 0.0)),
+            select(correcting, 0.0, mode * y),
+        )
 
     def _power(self, numbers: RowNumbers, row: Row, a: Vec, b: Vec) -> tuple[Scalar, list[Scalar]]:
         """λ · J n - y · J v⁺ of a row; and its powers J v⁺, J n (and J v)."""
@@ -152,10 +156,9 @@ class RowPower:
             def power(each: EqualityKind, n: RowNumbers, scale: Scalar, a: Vec, b: Vec, record: Vec) -> Scalar:
                 row, error = equality_row(each, record, a[:12], b[:12])
                 total, _ = self._power(n, row, a, b)
-                if not self.positions:
-                    return total
                 violation = reachable(error)
-                return total - n.free * (violation / self.times.left + scale * damping(violation) * n.impulse)
+                bias = violation / self.times.left + scale * damping(violation) * n.impulse
+                return total - n.free * select(self.correcting, bias, 0.0)
 
             for each in EqualityKind:
                 for _ in when(kind == int(each)):
@@ -187,12 +190,13 @@ class RowPower:
             def power(kind: Any, numbers: RowNumbers, a: Vec, b: Vec, link: Vec, record: Vec, q: Vec) -> Scalar:
                 sign, gap = nearest_limit(record, q[0])
                 total, _ = self._power(numbers, signed(joint_row(kind, link, a[:12]), sign), a, b)
-                rate = self.rate * gap if self.positions else gap_bias(gap, LIMIT_SLOP, left)
+                rate = select(self.correcting, self.rate * gap, gap_bias(gap, LIMIT_SLOP, left))
                 return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
 
             own = ((link - 1) * layout.LINK, constraints.joint_link(link))
             limit = (constraints.head("limit_constants") + i * layout.LIMIT, constraints.limit_record(i))
-            *_, q_bar = self._differentiate(partial(power, kind, numbers), support, own, limit, (None, (self.q[at],)))
+            own_q = (None, (outcome.q[at],))
+            *_, q_bar = self._differentiate(partial(power, kind, numbers), support, own, limit, own_q)
             accumulate(self.q_bar.at(at), q_bar)
 
     def contacts(self) -> None:
@@ -208,7 +212,7 @@ class RowPower:
                 self.outcome.rebound[0],
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
-                None if self.forces_bar is None else self.forces_bar.get(slot, FORCE),
+                self._force_bar(slot),
             )
             *shapes, support = constraints.pair(p)
             start = constraints.head("shape_constants")
@@ -220,7 +224,14 @@ class RowPower:
 
             found = (None, (touch.gap, *touch.point, *touch.normal))
             *_, touch_bar = self._differentiate(partial(power, contact), support, *records, found)
-            accumulate(self.touch_bars.at(slot * (TOUCH - 1)), touch_bar)
+            accumulate(self.adjoint.touch_bars.at(slot * (TOUCH - 1)), touch_bar)
+
+    def _force_bar(self, slot: Any) -> Vec | None:
+        """With respect to a contact's force and its point."""
+        forces_bar = self.adjoint.forces_bar
+        if forces_bar is None:
+            return None
+        return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
     def _contact(self, touch: Touch, contact: ContactNumbers, record_a: Vec, record_b: Vec, a: Vec, b: Vec) -> Scalar:
         constraints, m = self.constraints, self.constraints.directions
@@ -228,11 +239,10 @@ class RowPower:
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
         stuff = material(record_a, record_b, constraints.combine)
-        if self.positions:
-            return total - normal.free * (self.rate * touch.gap + stuff.softness * normal.impulse)
         before = powers[2] if constraints.bounces else 0.0
         restitution = stuff.restitution * contact.rebound
         bias = contact_bias(touch.gap, contact.slop, restitution, before, contact.hits, self.times.left)
+        bias = select(self.correcting, self.rate * touch.gap, bias)
         total = total - normal.free * (bias + stuff.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)
@@ -249,18 +259,25 @@ class RowPower:
 class ConstraintAdjoint:
     """The adjoint of `constrain`, around that of the dynamics (`adjoint.dynamics_adjoint`).
 
-    Gradients with respect to v⁺ come multiplied by h, as those with respect to v̇.
+    Gradients with respect to v⁺ come multiplied by h, as those with respect to v̇. mode, multiplier: of every row, and
+    y; correction_multiplier: y of the rows that correct positions. velocities: arrays of 2 nv each: p, the virtual
+    motion of the correction, and nothing; then v⁺, n, and (if contacts bounce) v.
     """
 
     def __init__(
-        self, world: World, stepping: Stepping, outcome: Constrained, times: Times, forces_bar: Any = None
-    ) -> None:
-        """forces_bar: gradient with respect to λ / unit and its point, as `contact.add_forces` orders them, or None."""
+        self, world: World, stepping: Stepping, outcome: Constrained, times: Times, forces_bar: Any = None,
+        apart: bool = False,
+    ) -> None:  # fmt: skip
+        """forces_bar: gradient with respect to λ / unit and its point, as `contact.add_forces` orders them, or None.
+
+        apart: positions and velocities are differentiated apart, and several times: who calls has their matrices
+        factored before (`contact.correction_matrix`, `find_modes`).
+        """
         self.world, self.stepping, self.outcome, self.times = world, stepping, outcome, times
-        self.forces_bar = forces_bar
-        self.correction_factored = False  # whether the matrix of the rows that correct positions is, and stays so
+        self.forces_bar, self.apart = forces_bar, apart
         self.mode: Any = None
-        self.multiplier: Any = None
+        self.multiplier, self.correction_multiplier = (memory(world.constraints.nimpulse + TILE) for _ in range(2))
+        self.velocities = [memory(2 * world.nv) for _ in range(3 if world.constraints.bounces else 2)]
         self.touch_bars = memory(world.constraints.nslot * (TOUCH - 1))
         self.forget_touches()
 
@@ -274,7 +291,6 @@ class ConstraintAdjoint:
         system = self.outcome.system
         most = system.constraints.nimpulse + TILE
         mode = self.mode = memory(most)
-        self.multiplier = memory(most)
         for _ in when(system.count > 0):
             speed = memory(most)
             speeds_after(system, system.impulse, speed)
@@ -298,7 +314,7 @@ class ConstraintAdjoint:
             system.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
-            self._share(reduced, self.multiplier, self.mode)
+            self._share(reduced, self.multiplier, lambda r: self.mode[r] == 0.0)
 
     def _add_forces(self, impulse_bar: Any) -> None:
         """Add h times the gradient with respect to the impulses: forces are λ / h, of a contact along its rows."""
@@ -315,14 +331,41 @@ class ConstraintAdjoint:
         for r in loop(outcome.first_contact):
             impulse_bar[r] = impulse_bar[r] + singles[outcome.system.place[r]]
 
-    def _share(self, reduced: Any, multiplier: Any, mode: Any) -> None:
+    def _share(self, reduced: Any, multiplier: Any, free: Callable[[Any], Any]) -> None:
         """Bᵀ y = λ̄ with the factored B and λ̄ = J A⁻¹ w (`multiplier`); what the free rows take up is subtracted."""
         system = self.outcome.system
         solve_lu_transposed(system.B, system.count, multiplier)
         taken = memory(system.constraints.nimpulse + TILE)
         for r in loop(system.count):
-            taken[r] = select(mode[r] == 0.0, -multiplier[r], 0.0)
+            taken[r] = select(free(r), -multiplier[r], 0.0)
         system.add_effect(taken, reduced)
+
+    def correct(self, dynamics: Dynamics, q: Any, move_bar: Any) -> tuple[Any, Any]:
+        """Of p = A⁻¹ Jᵀ π, from the gradient with respect to it: the virtual motion n [nv] and its twists (over links),
+        of which -n · A p is left to differentiate; and what the rows say, which `add_rows` adds.
+
+        To be called where positions are corrected (`outcome.corrected`).
+        """
+        world, outcome, system = self.world, self.outcome, self.outcome.system
+        w, reduced, virtual = workspace(world.nv), memory(world.nv), memory(world.nv)
+        turn(world, q, move_bar, w)
+        reduce(world, dynamics.frames, dynamics.factors, w, reduced)
+        if not self.apart:
+            correction_matrix(system, outcome.pushes)
+        system.speeds(reduced, self.correction_multiplier)
+        self._share(reduced, self.correction_multiplier, lambda r: outcome.pushes[r] > 0.5)
+        motions = expand(world, dynamics.frames, dynamics.factors, reduced)
+        turn(world, q, reduced, virtual, back=True)
+        for source, target in zip((outcome.pseudo, virtual), self.velocities[:2], strict=True):
+            copy(world.nv, source, target)
+        for rest in self.velocities[2:]:
+            zero(world.nv, rest)
+        return virtual, motions
+
+    def add_corrections(self, q: Any, q_bar: Any) -> None:
+        """Add what the rows say that correct positions, by themselves: else `add_rows` does."""
+        v_rows = memory(self.world.nv)
+        self._rows(q, 0, 0, q_bar, v_rows, None)
 
     def add_rows(self, q: Any, v: Any, virtual: Any, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
         """Add what the rows say; `virtual`: h n; v_bar: of the velocities before the step, which A (v⁺ - v) has, too:
@@ -332,60 +375,27 @@ class ConstraintAdjoint:
         zero(world.nq, q_rows)
         zero(world.nv, v_rows)
         for _ in when(outcome.system.count > 0):
-            velocities = [outcome.after, virtual, *([v] if world.constraints.bounces else [])]
-            velocity_bars = [v_rows, None, *([v_rows] if world.constraints.bounces else [])]
-            self._rows(
-                q, velocities, velocity_bars, outcome.system.impulse, self.multiplier, self.mode, 1.0 / self.times.unit,
-                q_rows, constants_bar, False,
-            )  # fmt: skip
+            for source, target in zip((outcome.after, virtual, v), self.velocities, strict=False):
+                copy(world.nv, source, target.at(world.nv))
+            first = 1 if self.apart else 1 - outcome.corrected[0]
+            for velocities in loop(2, start=first):
+                self._rows(q, velocities, 1, q_rows, v_rows, constants_bar)
         add_to(world.nq, q_rows, q_bar)
         add_to(world.nv, v_rows, v_bar)
 
-    def _rows(
-        self, q: Any, velocities: list[Any], velocity_bars: list[Any], impulse: Any, multiplier: Any, mode: Any,
-        scale: Scalar, q_bar: Any, constants_bar: Any, positions: bool,
-    ) -> None:  # fmt: skip
-        world, count = self.world, len(velocities)
-        poses, size = link_poses(world, q, *velocities, indexed=True), (world.nlink + 1) * pose_size(count)
-        bars = memory(size)
-        zero(size, bars)
-        RowPower(
-            world, self.stepping, self.outcome, self.times, poses, bars, self.touch_bars, count, impulse, multiplier,
-            mode, scale, q_bar, constants_bar, positions, None if positions else self.forces_bar,
-        ).add_all()  # fmt: skip
-        if not positions:  # then those of the correction are in the bars, too
-            contacts, constants = self.outcome.contacts, all_constants(constants_bar)
-            contacts_adjoint(world.constraints, contacts, poses, pose_size(count), self.touch_bars, bars, constants)
-        link_poses_adjoint(world, poses, bars, q, velocities, q_bar, velocity_bars, constants_bar)
+    def _rows(self, q: Any, velocities: Any, last: int, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
+        """Of those that correct positions (velocities: 0), or those of velocities (1), whose v_bar this is.
 
-    def correct(self, dynamics: Dynamics, q: Any, move_bar: Any, q_bar: Any, constants_bar: Any) -> tuple[Any, Any]:
-        """Of p = A⁻¹ Jᵀ π, from the gradient with respect to it: adds what the rows say, and returns the virtual motion
-        n [nv] and its twists (over links), of which -n · A p is left to differentiate.
-
-        To be called where positions are corrected (`outcome.corrected`).
+        last: after which of them where the shapes touch is differentiated, for both.
         """
-        world, outcome, system = self.world, self.outcome, self.outcome.system
-        w, reduced, virtual = workspace(world.nv), memory(world.nv), memory(world.nv)
-        turn(world, q, move_bar, w)
-        reduce(world, dynamics.frames, dynamics.factors, w, reduced)
-        most = system.constraints.nimpulse + TILE
-        mode, multiplier = memory(most), memory(most)
-        for r in loop(system.count):
-            mode[r] = outcome.pushes[r] - 1.0
-        if not self.correction_factored:
-            correction_matrix(system, outcome.pushes)
-        system.speeds(reduced, multiplier)
-        self._share(reduced, multiplier, mode)
-        motions = expand(world, dynamics.frames, dynamics.factors, reduced)
-        turn(world, q, reduced, virtual, back=True)
-        velocities = [outcome.pseudo, virtual]
-        self._rows(q, velocities, [None, None], outcome.correction, multiplier, mode, 1.0, q_bar, constants_bar, True)
-        return virtual, motions
-
-    def add_touches(self, q: Any, q_bar: Any) -> None:
-        """Add what `correct` alone says about where shapes touch: else `add_rows` does."""
-        world, width = self.world, pose_size(0)
-        poses, bars = link_poses(world, q, indexed=True), memory((world.nlink + 1) * width)
+        world, given = self.world, [array.at(velocities * self.world.nv) for array in self.velocities]
+        width = pose_size(len(given))
+        poses, bars = link_poses(world, q, *given, indexed=True), memory((world.nlink + 1) * width)
         zero((world.nlink + 1) * width, bars)
-        contacts_adjoint(world.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, None)
-        link_poses_adjoint(world, poses, bars, q, [], q_bar, [], None)
+        zero(world.nv, v_bar)
+        RowPower(self, to_float(velocities) < 0.5, poses, bars, q_bar, constants_bar).add_all()
+        for _ in when(velocities == last):
+            constants = all_constants(constants_bar)
+            contacts_adjoint(world.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, constants)
+        velocity_bars = [v_bar, None, v_bar][: len(given)]
+        link_poses_adjoint(world, poses, bars, q, given, q_bar, velocity_bars, constants_bar)

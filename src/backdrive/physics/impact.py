@@ -112,10 +112,11 @@ class Impacts:
             result[k] = select(self.hitting, self.acceleration[k], free[k])
         return result
 
-    def classify(self, constraints: Constraints, contacts: Contacts, poses: Any) -> None:
+    def classify(self, constraints: Constraints, contacts: Contacts, poses: Any, width: int) -> None:
         """Fill `role`, and find out whether something hits at once (`hit`), or may within the stretch (`watch`).
 
-        poses: at the start of the stretch, with the twists of what is `ahead`, and of the motion at the start.
+        poses: at the start of the stretch, `width` numbers each: with the twists of what is `ahead`, and of the motion
+        at the start, first.
         """
         duration = self.duration()
         zero(constraints.nslot, self.role)
@@ -124,7 +125,7 @@ class Impacts:
         for k, x in enumerate((0.0, -1.0, 0.0, 0.0, 0.0, 0.0)):
             numbers[k] = x
         members[0], bounces[0] = 0.0, 0.0
-        width, hitting, over = pose_size(2), self.hitting, (self.over[0] > 0.5) & ~self.hitting
+        hitting, over = self.hitting, (self.over[0] > 0.5) & ~self.hitting
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
             record = contacts.touches.get(slot, TOUCH)

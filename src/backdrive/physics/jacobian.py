@@ -14,8 +14,8 @@ from ..compiler import Scalar, loop, memory, select, switch, to_float, when, wor
 from .adjoint import Bars, dynamics_adjoint
 from .arrays import copy, local, zero
 from .bodies import body_moments
-from .contact import correction_matrix
 from .contact_adjoint import ConstraintAdjoint
+from .correction import correction_matrix
 from .joints import JOINTS, Joint
 from .rollout import Driver, no_impulses
 from .step import Scheme, stretch
@@ -40,19 +40,18 @@ def jacobians(
     pushed = None  # the derivatives of p for displacements of q
     if outcome is not None and scheme.stepping is not None:
         allow(world, now, v)
-        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, now.times)
+        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, now.times, apart=True)
         pushed = memory(nv * nv)
         zero(nv * nv, pushed)
         for _ in when(outcome.corrected[0] > 0):
             correction_matrix(outcome.system, outcome.pushes)
-            constraints.correction_factored = True
             for k in loop(rows):
                 q_bar, v_bar, move_bar = memory(nq), workspace(nv), unit_vector(nv, k)
                 zero(nq, q_bar)
                 zero(nv, v_bar)
                 constraints.forget_touches()
                 correction_adjoint(world, bodies, dynamics, constraints, q, h, move_bar, Bars(q_bar, v_bar))
-                constraints.add_touches(q, q_bar)
+                constraints.add_corrections(q, q_bar)
                 write_covector(world, q, q_bar, pushed.at(k * nv))
         constraints.find_modes()
     for k in loop(rows):

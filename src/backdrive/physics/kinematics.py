@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, switch, workspace
+from ..compiler import Scalar, switch, when, workspace
 from . import spatial as sp
+from .arrays import copy
 from .joints import JOINTS, Joint
 from .spatial import ZERO3, Vec
 from .world import World
@@ -61,12 +62,16 @@ def place_link(world: World, q: Any, v: Any, frames: Frames, i: Any) -> None:
 
 def turn(world: World, q: Any, source: Any, target: Any, back: bool = False) -> None:
     """target = `Joint.turned` of source (or `unturned`: back), joint by joint; vectors over coordinates of v."""
+    name = "unturned" if back else "turned"
 
     def one(joint: type[Joint], i: Any) -> None:
         b = world.velocity(i)
-        function = joint.unturned if back else joint.turned
-        x = function(world.link(i), q.at(world.position(i)).get(0, joint.nq), source.at(b).get(0, joint.nv))
-        target.at(b).put(0, x)
+        qi, x = q.at(world.position(i)).get(0, joint.nq), source.at(b).get(0, joint.nv)
+        target.at(b).put(0, getattr(joint, name)(world.link(i), qi, x))
 
+    copy(world.nv, source, target)  # as most joints do
+    turning = [(k, joint) for k, joint in enumerate(JOINTS) if name in vars(joint)]
     for i in world.links():
-        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)
+        for k, joint in turning:
+            for _ in when(world.kind(i) == k):
+                one(joint, i)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import Scalar, absolute, any_lane, carry, clip, loop, maximum, memory, select, to_float, when, while_any
+from ..compiler import Scalar, absolute, carry, clip, loop, maximum, memory, select, to_float, when, while_any
 from .complementarity import bounds, residual, solve_modes, speeds_after
 from .linear import TILE, multiply, solve_lu
 from .system import INFINITE, System
@@ -31,16 +31,19 @@ def solve_by_pivoting(system: System, error: Any, tolerance: float) -> None:
     """Improve the impulses of the system in lanes whose error[0], their residual, is above the tolerance."""
     most = system.constraints.nimpulse + TILE
     mode, d, p, speed = (memory(most) for _ in range(4))
-    for begin, turns in ((begin_near, NEAR_TURNS), (begin_far, FAR_TURNS)):
+    for attempt in while_any(lambda: error[0] > tolerance, 2):
         wanted = error[0] > tolerance
-        for _ in when(any_lane(wanted)):
-            begin(system, mode, d, p, speed)
-            follow(system, mode, d, p, speed, wanted, turns * system.count + MORE)
-            now = residual(system, p, speed)
-            better = wanted & (now < error[0])
-            for k in loop(system.count):
-                system.impulse[k] = select(better, p[k], system.impulse[k])
-            error[0] = select(better, now, error[0])
+        for _ in when(attempt == 0):
+            begin_near(system, mode, d, p, speed)
+        for _ in when(attempt == 1):
+            begin_far(system, mode, d, p, speed)
+        turns = NEAR_TURNS + attempt * (FAR_TURNS - NEAR_TURNS)
+        follow(system, mode, d, p, speed, wanted, turns * system.count + MORE)
+        now = residual(system, p, speed)
+        better = wanted & (now < error[0])
+        for k in loop(system.count):
+            system.impulse[k] = select(better, p[k], system.impulse[k])
+        error[0] = select(better, now, error[0])
 
 
 def begin_near(system: System, mode: Any, d: Any, p: Any, speed: Any) -> None:

@@ -18,16 +18,23 @@ TWIST = (3, 3)  # angular velocity, velocity of the origin, both in world axes
 POSE = (*PLACE, *TWIST)
 
 
-def link_pose(joint: type[Joint], link: Link, above: Vec, q: Vec, *velocities: Vec) -> Vec:
-    """The place of a link, and its twists for one or several velocities v, from its parent's (`above`)."""
-    W, position, *twists = split(above, *PLACE, *TWIST * len(velocities))
+def joint_motion(joint: type[Joint], link: Link, q: Vec, *velocities: Vec) -> Vec:
+    """How a joint moves its link: rotation and position in the parent, and relative twists in the link's axes."""
     R, p = joint.pose(link, q)
+    return (*R, *p, *(x for v in velocities for x in joint.twist(link, joint.turned(link, q, v))))
+
+
+def link_pose(above: Vec, motion: Vec) -> Vec:
+    """The place of a link, and its twists for one or several velocities v, from its parent's (`above`)."""
+    twists = (len(motion) - sum(PLACE)) // sum(TWIST)
+    W, position, *inherited = split(above, *PLACE, *TWIST * twists)
+    R, p, *relative = split(motion, *PLACE, *TWIST * twists)
     to_world, arm = sp.matmul(W, R), sp.rotate(W, p)
     pose = [*to_world, *sp.add(position, arm)]
-    for v, w, u in zip(velocities, twists[::2], twists[1::2], strict=True):
-        relative = joint.twist(link, joint.turned(link, q, v))
-        pose += sp.rotate(to_world, relative[:3], w)
-        pose += sp.rotate(to_world, relative[3:], sp.cross(w, arm, u))
+    for k in range(0, 2 * twists, 2):
+        w, u = inherited[k : k + 2]
+        pose += sp.rotate(to_world, relative[k], w)
+        pose += sp.rotate(to_world, relative[k + 1], sp.cross(w, arm, u))
     return tuple(pose)
 
 
@@ -40,16 +47,31 @@ def link_poses(world: World, q: Any, *velocities: Any, indexed: bool = False) ->
     size = pose_size(len(velocities))
     poses = (memory if indexed else workspace)((world.nlink + 1) * size)
     poses.put(0, pose_of(poses, 0, size))
-
-    def place(joint: type[Joint], i: Any) -> None:
-        b = world.velocity(i)
-        qi = q.at(world.position(i)).get(0, joint.nq)
-        vi = [v.at(b).get(0, joint.nv) for v in velocities]
-        poses.put(i + 1, link_pose(joint, world.link(i), poses.get(world.parent(i), size), qi, *vi))
-
     for i in world.links():
-        switch(world.kind(i), [partial(place, joint) for joint in JOINTS], i)
+        pose = link_pose(poses.get(world.parent(i), size), motion_of(world, q, velocities, i))
+        poses.put(i + 1, pose)
     return poses
+
+
+def motion_of(world: World, q: Any, velocities: Sequence[Any], i: Any) -> Vec:
+    """`joint_motion` of link i, whatever its joint."""
+    size = pose_size(len(velocities))
+    result = workspace(size)
+
+    def put(joint: type[Joint]) -> None:
+        qi, vi = joint_coordinates(world, joint, q, velocities, i)
+        result.put(0, joint_motion(joint, world.link(i), qi, *vi))
+
+    switch(world.kind(i), [partial(put, joint) for joint in JOINTS])
+    return result.get(0, size)
+
+
+def joint_coordinates(
+    world: World, joint: type[Joint], q: Any, velocities: Sequence[Any], i: Any
+) -> tuple[Vec, list[Vec]]:
+    """Of link i, in q and in every velocity."""
+    b = world.velocity(i)
+    return q.at(world.position(i)).get(0, joint.nq), [v.at(b).get(0, joint.nv) for v in velocities]
 
 
 def pose_of(poses: Any, record: Any, size: int) -> Vec:
@@ -66,19 +88,18 @@ def link_poses_adjoint(
     """Add the gradient of bars · poses; `bars` (over links) are overwritten; a velocity bar may be None."""
     size = pose_size(len(velocities))
 
-    def back(joint: type[Joint], i: Any) -> None:
-        a, b, parent = world.position(i), world.velocity(i), world.parent(i)
-        vi = [v.at(b).get(0, joint.nv) for v in velocities]
-        parts = (world.link_record(i), poses.get(parent, size), q.at(a).get(0, joint.nq), *vi)
+    def back(joint: type[Joint], i: Any, motion_bar: Vec) -> None:
+        a, b = world.position(i), world.velocity(i)
+        qi, vi = joint_coordinates(world, joint, q, velocities, i)
+        parts = (world.link_record(i), qi, *vi)
         sizes = [len(part) for part in parts]
 
-        def pose(*x: Scalar) -> Vec:
-            record, above, qi, *vi = split(x, *sizes)
-            return link_pose(joint, Link.of(record), above, qi, *vi)
+        def motion(*x: Scalar) -> Vec:
+            record, qi, *vi = split(x, *sizes)
+            return joint_motion(joint, Link.of(record), qi, *vi)
 
-        _, gradient = vjp(pose, sum(parts, ()), bars.get(i + 1, size))
-        _, above_bar, qi_bar, *vi_bars = split(gradient, *sizes)
-        accumulate(bars.at(parent * size), above_bar)
+        _, gradient = vjp(motion, [x for part in parts for x in part], motion_bar)
+        _, qi_bar, *vi_bars = split(gradient, *sizes)
         accumulate(q_bar.at(a), qi_bar)
         for bar, vi_bar in zip(velocity_bars, vi_bars, strict=True):
             if bar is not None:
@@ -87,7 +108,13 @@ def link_poses_adjoint(
             accumulate_link(constants_bar, i, gradient)
 
     for i in world.links(reverse=True):
-        switch(world.kind(i), [partial(back, joint) for joint in JOINTS], i)
+        # What all joints share is differentiated once, what each does for itself.
+        parent, motion = world.parent(i), motion_of(world, q, velocities, i)
+        inputs = (*poses.get(parent, size), *motion)
+        _, gradient = vjp(lambda *x: link_pose(x[:size], x[size:]), inputs, bars.get(i + 1, size))
+        above_bar, motion_bar = split(gradient, size, size)
+        accumulate(bars.at(parent * size), above_bar)
+        switch(world.kind(i), [partial(back, joint) for joint in JOINTS], i, motion_bar)
 
 
 def poses(world: World, q: Any, v: Any, out: Any, times: Any) -> None:

@@ -26,7 +26,10 @@ def rollout(
     world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, wrenches: Any,
     path_q: Any, path_v: Any, last_q: Any, last_v: Any, status: Any, steps: Any, every: Any, h: Scalar,
 ) -> None:  # fmt: skip
-    """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last."""
+    """From the start (q, v), fill the rows of the path: the state after every `every` steps, and after the last.
+
+    Segments of several steps start without impulses: only then do their states tell how they went on, bit by bit.
+    """
     bodies, size = body_moments(world), status_size(scheme, world.constraints is not None)
     start_q, start_v, q, v = q, v, memory(world.nq), memory(world.nv)
     copy(world.nq, start_q, q)
@@ -35,6 +38,8 @@ def rollout(
     for s in loop(segments(steps, every)):
         path_q.row(s).prefetch(world.nq)  # a row lies far from the one before it
         path_v.row(s).prefetch(world.nv)
+        for _ in when(every > 1):
+            forget(world, impulses)
         for t in loop(segment_end(s, steps, every), start=s * every):
             driver.prefetch(t + 1)
             status.row(t).prefetch(size)
@@ -140,6 +145,7 @@ def checkpoint_adjoint(
         copy(nv, path_v.row(s), v)
         copy(nq, q, states_q)
         copy(nv, v, states_v)
+        forget(world, impulses)
         for t in loop(end - 1, start=start):
             step(world, sweep.bodies, scheme, q, v, driver.again(t), at_time(wrenches, t), h, impulses)
             copy(nq, q, states_q.at((t + 1 - start) * nq))
@@ -230,8 +236,13 @@ def no_impulses(world: World) -> Any:
     if world.constraints is None:
         return None
     impulses = memory(world.constraints.nimpulse)
-    zero(world.constraints.nimpulse, impulses)
+    forget(world, impulses)
     return impulses
+
+
+def forget(world: World, impulses: Any) -> None:
+    if impulses is not None:
+        zero(world.constraints.nimpulse, impulses)
 
 
 def segments(steps: Any, every: Any) -> Any:

@@ -12,15 +12,16 @@ from .linear import TILE
 from .pivoting import solve_by_pivoting
 from .system import System
 
-POLISH = 1e-3  # of the tolerance: a residual above is worth another solve
+POLISH = 1e-3  # of the tolerance: a residual above is worth another solve,
+SOLVES = 4  # and at most so many
 
 Solver = InteriorPoint | ProjectedGaussSeidel
 
 
 def recalls(stepping: Any) -> bool:
     """Whether an adjoint that knows the velocity after a step finds the impulses from it (`complementarity.recall`)."""
-    plain = stepping is not None and not stepping.impacts
-    return plain and isinstance(stepping.solver, ProjectedGaussSeidel) and stepping.solver.exact
+    solver = None if stepping is None else stepping.solver
+    return isinstance(solver, ProjectedGaussSeidel) and solver.exact
 
 
 def solve(system: System, solver: Solver) -> Scalar:
@@ -37,8 +38,8 @@ def solve(system: System, solver: Solver) -> Scalar:
 
 
 def polish(system: System, error: Any, tolerance: float) -> None:
-    """What has barely converged has the modes of the solution: one linear solve makes it exact."""
+    """What has barely converged has the modes of the solution, or nearly: linear solves make it exact."""
     for _ in when(any_lane(error[0] > tolerance)):
         speed, trial, mode = (memory(system.constraints.nimpulse + TILE) for _ in range(3))
         speeds_after(system, system.impulse, speed)
-        refine(system, system.impulse, speed, trial, mode, error, tolerance, 1)
+        refine(system, system.impulse, speed, trial, mode, error, tolerance, SOLVES)

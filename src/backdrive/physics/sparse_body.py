@@ -21,7 +21,7 @@ from .bodies import body_moments
 from .dynamics import forward_dynamics
 from .integrate import Integrator, Midpoint
 from .joints import JOINTS
-from .poses import link_pose, pose_size
+from .poses import joint_motion, link_pose, pose_size
 from .spatial import IDENTITY, UNIT, ZERO3, Vec
 from .step import midpoint_stages
 from .system import COMPONENTS
@@ -95,7 +95,7 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
         begin, after = start.get(0, form.nq), free.get(0, form.nv)
         velocities = (after, v) if form.bounces else (after,)
         still = (*IDENTITY, *(0.0,) * (form.motion - 9))
-        pose = link_pose(joint, world.link(0), still, begin, *velocities)
+        pose = link_pose(still, joint_motion(joint, world.link(0), begin, *velocities))
         columns = [dynamics.frames.S.get(k, 6) for k in range(form.nv)]
         factors = [(dynamics.factors.U.get(k, 6), dynamics.factors.inverse[k]) for k in range(form.nv)]
         return [*pose, *whitening(form, pose[:9], columns, factors), *begin, *after]

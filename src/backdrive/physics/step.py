@@ -82,7 +82,7 @@ def stretch(
     if impacts is not None and middle:
         poses = link_poses(world, q, impacts.ahead(free), v, indexed=True)
         contacts = find_contacts(world.constraints, poses, pose_size(2), h)
-        impacts.classify(world.constraints, contacts, poses)
+        impacts.classify(world.constraints, contacts, poses, pose_size(2))
     outcome = constrain(
         world, scheme.stepping, dynamics, start, v, free, times, impulses, adjoint, impacts, contacts, after
     )  # fmt: skip

@@ -14,6 +14,7 @@ where dq₁ and dθ (constants of the model) are at fixed τ: the gap gets the g
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -71,6 +72,7 @@ def step_adjoint(
     position, velocity, before_q, before_v = (memory(n) for n in (world.nq, world.nv) * 2)
     most, last, ends, more, further = most_stretches(world), counters(1), counters(1), memory(1), memory(1)
     last[0], more[0] = most, 1.0
+    ahead = None if after is None else memory(world.nv)
     for _ in while_any(lambda: more[0] > 0.0, most):
         copy(world.nq, q, position)
         copy(world.nv, v, velocity)
@@ -80,7 +82,10 @@ def step_adjoint(
             copy(world.nq, position, before_q)
             copy(world.nv, velocity, before_v)
             duration, slot = impacts.duration(), impacts.slot[0]
-            now = stretch(world, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts)
+            if ahead is not None:  # most steps are one stretch, whose end is known; elsewhere nothing follows from it
+                for k in loop(world.nv):
+                    ahead[k] = select(to_float(i) < 0.5, after[k], math.nan)
+            now = stretch(world, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
             passage = pass_stretch(world, scheme, impacts, now, position, velocity)
             ends[0] = 1
             for _ in when(any_lane(impacts.going) & (i + 1 < last[0])):
@@ -397,7 +402,8 @@ def correction_adjoint(
     world: World, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
     move_bar: Any, bars: Bars,
 ) -> Scalar:  # fmt: skip
-    """Add what the gradient with respect to the motion that corrects positions means: A p = Jᵀ π, without velocity.
+    """Add what the gradient with respect to the motion that corrects positions means for A in A p = Jᵀ π; what it means
+    for the rows is left to `ConstraintAdjoint.add_rows`.
 
     Returns how the loss depends on the time in A, that of damping.
     """
@@ -408,7 +414,7 @@ def correction_adjoint(
     for _ in when(outcome.corrected[0] > 0):
         zero(world.nv, v_bar)
         inside = Bars(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
-        virtual, N = constraints.correct(dynamics, q, move_bar, q_bar, bars.constants)
+        virtual, N = constraints.correct(dynamics, q, move_bar)
         still, rest = Dynamics(), workspace(world.nv)
         still.frames, still.accelerations = dynamics.frames.slowed(world, 0.0), outcome.pseudo_caused
         zero(world.nv, rest)

@@ -169,7 +169,7 @@ class System:
                 support = support.grounded()
             self._extend_reach(support, first, rows)
             own_a, own_b, common = support.stretches()
-            for r in (first + k for k in range(rows)):
+            for r in loop(first + rows, start=first):
                 rest, y = carry(size), self.Y.at(r * self.nv)
                 rest.put(0, self._wrench_a.get(r, size))
                 self._pass_on(own_a, rest, y)
