@@ -35,7 +35,8 @@ class Checkpoint:
     """Keep the state of every `every`-th step only (and of the last); the backward pass computes the others again.
 
     Memory falls by the factor `every`, the backward pass takes about a third longer. The trajectory has the kept
-    states.
+    states. At each of them the contact solver starts afresh, so that the steps between are computed again bit by bit:
+    to its tolerance, the motion is that of a rollout without.
     """
 
     every: int

@@ -90,24 +90,25 @@ class RowPower:
     """Adds the gradient of the sum over all rows (see above) to poses, coordinates and constants.
 
     poses: over links, with the twists of v⁺ and n (and v, if contacts bounce); bars: gradients with respect to them.
-    correcting: the rows are those that correct positions, and v⁺ is p (mask).
+    which: 0 for the rows that correct positions, whose v⁺ is p; else 1.
     """
 
     def __init__(
-        self, adjoint: ConstraintAdjoint, correcting: Any, poses: Any, bars: Any, q_bar: Any, constants_bar: Any
+        self, adjoint: ConstraintAdjoint, which: Any, poses: Any, bars: Any, q_bar: Any, constants_bar: Any
     ) -> None:
-        self.adjoint, self.correcting, self.poses, self.bars, self.q_bar = adjoint, correcting, poses, bars, q_bar
+        self.adjoint, self.which, self.poses, self.bars, self.q_bar = adjoint, which, poses, bars, q_bar
+        self.correcting = to_float(which) < 0.5
         self.constraints, self.outcome, self.times = adjoint.world.constraints, adjoint.outcome, adjoint.times
         self.velocities = len(adjoint.velocities)
         self.width = pose_size(self.velocities)
         self.constants_bar = all_constants(constants_bar)
-        self.scale = select(correcting, 1.0, 1.0 / self.times.unit)
+        self.scale = select(self.correcting, 1.0, 1.0 / self.times.unit)
         self.rate = adjoint.stepping.solver.erp / self.times.left
 
     def add_all(self) -> None:
         if self.outcome.limit_count is not None:  # there are single rows
             self.equalities()
-            for _ in when(~any_lane(self.correcting)):
+            for _ in when(self.which == 1):
                 self.joint_frictions()
             self.limits()
         self.contacts()
@@ -275,8 +276,8 @@ class ConstraintAdjoint:
         """
         self.world, self.stepping, self.outcome, self.times = world, stepping, outcome, times
         self.forces_bar, self.apart = forces_bar, apart
-        self.mode: Any = None
-        self.multiplier, self.correction_multiplier = (memory(world.constraints.nimpulse + TILE) for _ in range(2))
+        most = world.constraints.nimpulse + TILE
+        self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
         self.velocities = [memory(2 * world.nv) for _ in range(3 if world.constraints.bounces else 2)]
         self.touch_bars = memory(world.constraints.nslot * (TOUCH - 1))
         self.forget_touches()
@@ -290,7 +291,7 @@ class ConstraintAdjoint:
         """The rows' modes at the solution, and their matrix, factored."""
         system = self.outcome.system
         most = system.constraints.nimpulse + TILE
-        mode = self.mode = memory(most)
+        mode = self.mode
         for _ in when(system.count > 0):
             speed = memory(most)
             speeds_after(system, system.impulse, speed)
@@ -308,7 +309,7 @@ class ConstraintAdjoint:
     def take_up(self, reduced: Any) -> None:
         """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
         system = self.outcome.system
-        if self.mode is None:
+        if not self.apart:
             self.find_modes()
         for _ in when(system.count > 0):
             system.speeds(reduced, self.multiplier)
@@ -378,23 +379,23 @@ class ConstraintAdjoint:
             for source, target in zip((outcome.after, virtual, v), self.velocities, strict=False):
                 copy(world.nv, source, target.at(world.nv))
             first = 1 if self.apart else 1 - outcome.corrected[0]
-            for velocities in loop(2, start=first):
-                self._rows(q, velocities, 1, q_rows, v_rows, constants_bar)
+            for which in loop(2, start=first):
+                self._rows(q, which, 1, q_rows, v_rows, constants_bar)
         add_to(world.nq, q_rows, q_bar)
         add_to(world.nv, v_rows, v_bar)
 
-    def _rows(self, q: Any, velocities: Any, last: int, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
-        """Of those that correct positions (velocities: 0), or those of velocities (1), whose v_bar this is.
+    def _rows(self, q: Any, which: Any, last: int, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
+        """Of those that correct positions (which: 0), or those of velocities (1), whose v_bar this is.
 
         last: after which of them where the shapes touch is differentiated, for both.
         """
-        world, given = self.world, [array.at(velocities * self.world.nv) for array in self.velocities]
+        world, given = self.world, [array.at(which * self.world.nv) for array in self.velocities]
         width = pose_size(len(given))
         poses, bars = link_poses(world, q, *given, indexed=True), memory((world.nlink + 1) * width)
         zero((world.nlink + 1) * width, bars)
         zero(world.nv, v_bar)
-        RowPower(self, to_float(velocities) < 0.5, poses, bars, q_bar, constants_bar).add_all()
-        for _ in when(velocities == last):
+        RowPower(self, which, poses, bars, q_bar, constants_bar).add_all()
+        for _ in when(which == last):
             constants = all_constants(constants_bar)
             contacts_adjoint(world.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]
