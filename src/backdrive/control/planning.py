@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..progress import bar
 from ..threads import one_torch_thread
 from .costs import Bill, Cost
 from .dynamics import Dynamics, as_dynamics
@@ -52,7 +52,13 @@ def optimize(
     x, controls, unbatched = _inputs(dynamics, state, controls)
     low, high = control_limits(dynamics, limits, controls.shape[-1], x.dtype)
     problem = Problem(dynamics, Bill(cost, dynamics, start), x, low, high, generator)
-    with torch.no_grad(), one_torch_thread(), _bar(progress, problem, method):
+    with torch.no_grad(), one_torch_thread(), bar(progress, type(method).__name__, method.max_iterations) as advance:
+
+        def tick(cost: Tensor) -> None:
+            done = len(problem.history) - 1
+            advance(done, f"iteration {done}, cost {float(cost.min()):.6g}")
+
+        problem.tick = tick
         found = method.solve(problem, problem.clamp(controls))
     history = torch.stack(problem.history)
     tensors = [found.controls, found.states, history]
@@ -112,24 +118,3 @@ def control_limits(dynamics: Dynamics, limits: Any, nu: int, dtype: torch.dtype)
         k = int(torch.nonzero(low > high)[0])
         raise ValueError(f"limits: low must not be above high, got {low[k]:g} > {high[k]:g} for control {k}")
     return low, high
-
-
-@contextlib.contextmanager
-def _bar(shown: bool, problem: Problem, method: Method) -> Iterator[None]:
-    if not shown:
-        yield
-        return
-    try:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    except ImportError as error:
-        raise ImportError("progress=True needs rich: pip install 'backdrive[view]'") from error
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task(type(method).__name__, total=method.max_iterations, text="")
-
-        def tick(cost: Tensor) -> None:
-            done = len(problem.history) - 1
-            bar.update(task, completed=done, text=f"iteration {done}, cost {float(cost.min()):.6g}")
-
-        problem.tick = tick
-        yield

@@ -1,0 +1,25 @@
+"""The bar that `fit(progress=True)` and `optimize(progress=True)` show."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+
+@contextlib.contextmanager
+def bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int, str], None]]:
+    """Yields a function to be called with how much of `total` is done, and a text; without `shown` it does nothing.
+
+    The bar goes away at the end.
+    """
+    if not shown:
+        yield lambda done, text: None
+        return
+    try:
+        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError as error:
+        raise ImportError("progress=True needs rich: pip install 'backdrive[view]'") from error
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
+    with Progress(*columns, transient=True) as display:
+        task = display.add_task(what, total=total, text="")
+        yield lambda done, text: display.update(task, completed=min(done, total), text=text)
