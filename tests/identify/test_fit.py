@@ -223,6 +223,23 @@ def test_several_environments_with_controls():
     assert torch.allclose(found.value, torch.tensor([0.6, 0.05], dtype=torch.float64), rtol=1e-6)
 
 
+def test_sizes_are_found_by_what_follows_from_them():
+    """Of a solid link without contact only the inertia knows how wide it is; here from rates alone."""
+    simulator, model = worlds.simulator(worlds.chain), worlds.chain()
+
+    def solid(known):
+        size = known["size"].unflatten(-1, (-1, 2))
+        return {"inertia": model.parameter("mass") * size.square().sum(-1) / 12.0}
+
+    path = simulator.rollout(model.initial_state(), steps=STEPS)
+    seen = Observations(path.time, v=path.v)
+    learn = [Learn("size", ["link2.x", "link3.y"], start=0.3)]
+    found = fit(simulator, seen, learn, derive=solid)
+    assert torch.allclose(found.value, torch.tensor([0.1, 0.5], dtype=torch.float64), rtol=1e-6)
+    assert torch.allclose(found.parameters["inertia"], model.parameter("inertia"), rtol=1e-6)
+    assert torch.isinf(fit(simulator, seen, learn).std).all()
+
+
 def test_the_start_is_found():
     simulator, model = worlds.simulator(worlds.chain), worlds.chain()
     path = simulator.rollout(model.initial_state(), steps=STEPS)
@@ -276,6 +293,10 @@ def test_progress_does_not_change_the_result_nor_the_threads_of_torch():
         ({"parameters": {"dampin": torch.zeros(3)}}, ValueError, "did you mean 'damping'"),
         ({"parameters": {"damping": torch.zeros(2)}}, ValueError, r"must be a tensor \[3\]"),
         ({"parameters": 3}, TypeError, "mapping"),
+        ({"derive": lambda known: 3}, TypeError, "derive must return a mapping"),
+        ({"derive": lambda known: {"mass": known["mass"]}}, ValueError, "learned, and derived as well"),
+        ({"derive": lambda known: {"inertia": known["mass"][0]}}, ValueError, r"'inertia' as a tensor \[1, 3\]"),
+        ({"derive": lambda known: {"inertai": known["mass"]}}, ValueError, "did you mean 'inertia'"),
         ({"state": 3}, TypeError, "State"),
         ({"state": bd.State(torch.zeros(2).double(), torch.zeros(3).double())}, ValueError, r"state.q must be \[3\]"),
         ({"state": bd.State(torch.full((3,), math.nan).double(), torch.zeros(3).double())}, ValueError, "finite"),

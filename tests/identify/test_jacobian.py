@@ -15,7 +15,7 @@ from backdrive.identify.unknowns import Unknowns
 STEPS = 40
 
 
-def problem(make, learn, *, batch=None, seed=0, impacts=False, bodies=None, **seen) -> Problem:
+def problem(make, learn, *, batch=None, seed=0, impacts=False, bodies=None, derive=None, **seen) -> Problem:
     simulator = worlds.simulator(make, impacts=True) if impacts else worlds.simulator(make)
     model = simulator.model
     generator = torch.Generator().manual_seed(seed)
@@ -30,12 +30,19 @@ def problem(make, learn, *, batch=None, seed=0, impacts=False, bodies=None, **se
         return table.masked_fill(torch.rand(table.shape, generator=generator) < 0.2, torch.nan)  # not all was seen
 
     bodies = model.bodies if bodies is None else bodies
-    seen = {name: random(model.nq) if name == "q" else {b: random() for b in bodies} for name in seen if seen[name]}
+    sizes = {"q": model.nq, "v": model.nv}
+    seen = {n: random(sizes[n]) if n in sizes else {b: random() for b in bodies} for n in seen if seen[n]}
     observed = Observations(time, {body: random(model.dim) for body in bodies}, noise=0.1, **seen)
     channels = Channels(observed, model, worlds.DT, batch)
-    unknowns = Unknowns(model, learn, {}, state)
+    unknowns = Unknowns(model, learn, {}, state, derive)
     controls = worlds.controls(model, STEPS) if model.nu else None
     return Problem(simulator, channels, unknowns, controls, None)
+
+
+def solid(parameters):
+    """Links whose inertia follows from what is learned."""
+    mass, size = parameters["mass"], parameters["size"].unflatten(-1, (-1, 2))
+    return {"inertia": mass * size.square().sum(-1) / 12.0}
 
 
 CASES = {
@@ -50,6 +57,9 @@ CASES = {
     "friction and bounces": (
         worlds.ball, [Learn("friction", "ball"), Learn("restitution", "ball"), "v0"], {"impacts": True, "angle": True},
     ),
+    "rates": (worlds.chain, ["mass", "damping", "v0"], {"v": True}),
+    "rates in space": (worlds.arm, ["mass", Learn("stiffness", "elbow")], {"q": True, "v": True, "batch": 2}),
+    "what is derived": (worlds.chain, ["mass", "size"], {"derive": solid, "v": True}),
     "size, by the time of the impact": (worlds.ball, [Learn("size", "ball.radius")], {"impacts": True}),
 }  # fmt: skip
 

@@ -64,6 +64,7 @@ def test_windows_end_at_the_last_observation_before_them():
         ({"angle": {"link1": [0.0] * 3}}, r"angle of 'link1' must be \[5\], got \[3\]"),
         ({"position": {"link1": torch.zeros(N, 3)}}, r"position of 'link1' must be \[5, 2\], got \[5, 3\]"),
         ({"q": torch.zeros(N, 2)}, r"q must be \[5, 3\]"),
+        ({"v": torch.zeros(N, 2)}, r"v must be \[5, 3\]"),
         ({"angle": {"link1": [math.inf] * N}}, "infinite"),
         ({"time": [0.0, 0.2, 0.1], "angle": {"link1": [0.0] * 3}}, "must increase"),
         ({"time": [-0.1], "angle": {"link1": [0.0]}}, "not negative"),

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from ..model import State
+from ..progress import bar
 from ..simulator import Simulator
 from ..threads import one_torch_thread
 from ..trajectory import Trajectory
@@ -19,7 +19,7 @@ from .optimizers import LevenbergMarquardt, Optimizer, Outcome, Record, TorchOpt
 from .problem import Problem, windows_of
 from .result import Fit, History, Uncertainty
 from .sensitivity import jacobian
-from .unknowns import Unknowns, Wanted, as_parameters
+from .unknowns import Derive, Unknowns, Wanted, as_parameters
 
 
 def fit(
@@ -31,6 +31,7 @@ def fit(
     controls: Tensor | None = None,
     wrenches: Tensor | None = None,
     parameters: Mapping[str, Tensor] | None = None,
+    derive: Derive | None = None,
     optimizer: Optimizer | Callable[[list[Tensor]], torch.optim.Optimizer] | None = None,
     windows: int | Sequence[float] = 1,
     starts: int = 1,
@@ -46,6 +47,8 @@ def fit(
     state: where the motion starts, q [nq], v [nv]; [B, n] for B environments that are observed and have the same
         parameters; by default the model's. controls [T, (B,) nu], wrenches [T, (B,) nbody, k], parameters [*shape]:
         what is known, as `Simulator.rollout` takes it.
+    derive: a torch function of the parameters that are learned or given, {name: [S, *shape]}, that returns others which
+        follow from them: of a solid body whose size is learned, the inertia.
     optimizer: `LevenbergMarquardt()` (default), `GaussNewton()`, `GradientDescent(rate)`, `TorchOptimizer(...)`, or for
         the last only its function, such as ``lambda z: torch.optim.Adam(z, lr=0.05)``.
     windows: the loss over a long motion has many minima: later events depend on earlier ones. With windows=5 the first
@@ -68,7 +71,7 @@ def fit(
     batch = None if state.q.ndim == 1 else len(state.q)
     observations = observations_of(observed)
     channels = Channels(observations, model, simulator.dt, batch)
-    unknowns = Unknowns(model, learn, as_parameters(model, parameters), state)
+    unknowns = Unknowns(model, learn, as_parameters(model, parameters), state, derive)
     controls = _input("controls", controls, (model.nu,), batch, channels.count)
     wrenches = _input("wrenches", wrenches, (model.nbody, 6 if model.dim == 3 else 3), batch, channels.count)
     problem = Problem(simulator, channels, unknowns, controls, wrenches)
@@ -77,7 +80,13 @@ def fit(
     checked = GradientCheck() if check else None
     record = Record(watch=None if checked is None else checked.watch)
     outcomes: list[Outcome] = []
-    with _bar(progress, record, method), one_torch_thread():
+    with bar(progress, "fit", getattr(method, "max_iterations", 100)) as advance, one_torch_thread():
+
+        def tick(loss: float) -> None:
+            updates = record.updates[-1]
+            advance(updates, f"update {updates}, loss {loss:.3e}")
+
+        record.tick = tick
         for stage in stages:
             moved, outcomes = method.minimize(stage, z, record, stage is problem)
             lost = torch.tensor([code == Outcome.DIVERGED for code in outcomes])
@@ -163,26 +172,3 @@ def _input(name: str, x: Tensor | None, shape: tuple[int, ...], batch: int | Non
     if len(x) < steps:
         raise ValueError(f"{name} are for {len(x)} steps, but the last observation is after {steps}")
     return x.detach().cpu()
-
-
-@contextlib.contextmanager
-def _bar(shown: bool, record: Record, method: Optimizer) -> Iterator[None]:
-    if not shown:
-        yield
-        return
-    try:
-        from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-    except ImportError as error:
-        raise ImportError("progress=True needs rich: pip install 'backdrive[view]'") from error
-    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[text]}"), TimeElapsedColumn())
-    total = getattr(method, "max_iterations", 100)
-    with Progress(*columns, transient=True) as bar:
-        task = bar.add_task("fit", total=total, text="")
-
-        def tick(loss: float) -> None:
-            updates = record.updates[-1]
-            bar.update(task, completed=min(updates, total), text=f"update {updates}, loss {loss:.3e}")
-
-        record.tick = tick
-        yield
-        bar.update(task, completed=total)

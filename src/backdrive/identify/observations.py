@@ -1,4 +1,4 @@
-"""What was seen of a motion: places of some bodies, their angles, joint coordinates, at some times, with some noise."""
+"""What was seen of a motion: places of some bodies, their angles, q and v, at some times, with some noise."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from ..model import Model, checks
 from ..trajectory import Trajectory
 
-QUANTITIES = ("position", "angle", "q")
+QUANTITIES = ("position", "angle", "q", "v")
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,15 +21,16 @@ class Observations:
 
     time: [N] s since the start, increasing; need not be multiples of dt (positions are interpolated linearly).
     position: {body: [N, dim]}, m, of the origin of the body's frame. angle: {body: [N]}, rad, not wrapped, 2D only.
-    q: [N, nq]. Each may have a batch, [N, B, ...], of as many environments as the motion has.
-    noise: the standard deviation of all numbers, or {"position": m, "angle": rad, "q": rad | m}; None: not known. It is
-        then estimated from what the fit leaves over, and all numbers count alike.
+    q: [N, nq]. v: [N, nv], its rates. Each may have a batch, [N, B, ...], of as many environments as the motion has.
+    noise: the standard deviation of all numbers, or {"position": m, "angle": rad, "q": rad | m, "v": rad/s | m/s};
+        None: not known. It is then estimated from what the fit leaves over, and all numbers count alike.
     """
 
     time: Tensor
     position: Mapping[str, Tensor] | None = None
     angle: Mapping[str, Tensor] | None = None
     q: Tensor | None = None
+    v: Tensor | None = None
     noise: float | Mapping[str, float] | None = None
 
     @classmethod
@@ -65,7 +66,7 @@ class Channels:
     """Observations, checked against a model and arranged as one table.
 
     value: [N, B, D], with NaN where nothing was seen; deviation: [D]; seen: [N, B, D]. D runs over the coordinates of
-    the bodies' positions, then the angles, then q. step [N], fraction [N]: time = (step + fraction) dt.
+    the bodies' positions, then the angles, then q, then v. step [N], fraction [N]: time = (step + fraction) dt.
     """
 
     def __init__(self, observations: Observations, model: Model, dt: float, batch: int | None) -> None:
@@ -87,12 +88,12 @@ class Channels:
         """Steps to simulate."""
         self.bodies = _bodies(observations.position, "position", model)
         self.turning = _bodies(observations.angle, "angle", model)
-        self.has_q = observations.q is not None
+        self.has_q, self.has_v = observations.q is not None, observations.v is not None
         if self.turning and model.dim == 3:
             raise ValueError("angles can be observed in 2D only; in 3D observe q, or the positions of several bodies")
         self.known_noise = observations.noise is not None
         deviation = _deviations(observations.noise)
-        present = zip(QUANTITIES, (self.bodies, self.turning, self.has_q), strict=True)
+        present = zip(QUANTITIES, (self.bodies, self.turning, self.has_q, self.has_v), strict=True)
         for quantity, seen in present:
             if seen and quantity not in deviation:
                 raise ValueError(f"noise says nothing about {quantity!r}, which was observed")
@@ -109,12 +110,13 @@ class Channels:
             values.append(self._table(observations.angle[body], f"angle of {body!r}", ()))
             self.names.append(f"{body} angle")
             scales.append(deviation["angle"])
-        if observations.q is not None:
-            values.append(self._table(observations.q, "q", (model.nq,)))
-            self.names += [f"q[{k}]" for k in range(model.nq)]
-            scales += [deviation["q"]] * model.nq
+        for name, x, size in (("q", observations.q, model.nq), ("v", observations.v, model.nv)):
+            if x is not None:
+                values.append(self._table(x, name, (size,)))
+                self.names += [f"{name}[{k}]" for k in range(size)]
+                scales += [deviation[name]] * size
         if not values:
-            raise ValueError("nothing was observed: give position={body: [N, dim]}, angle={body: [N]} or q=[N, nq]")
+            raise ValueError("nothing was observed: give position={body: [N, dim]}, angle={body: [N]}, q or v")
         self.value = torch.cat(values, -1)
         self.deviation = torch.tensor(scales, dtype=torch.float64)
         self.seen = ~torch.isnan(self.value)

@@ -70,6 +70,8 @@ class Problem:
         pieces += [path.orientation(body).unsqueeze(-1) for body in self.channels.turning]
         if self.channels.has_q:
             pieces.append(path.q)
+        if self.channels.has_v:
+            pieces.append(path.v)
         return torch.cat(pieces, -1)
 
     def residuals(self, path: Trajectory) -> Tensor:

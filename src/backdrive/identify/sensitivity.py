@@ -91,6 +91,8 @@ def _observation_jacobians(problem: Problem, z: Tensor, path: Trajectory) -> tup
         pieces += [simulator._planar_angle(q, body).unsqueeze(-1) for body in channels.turning]
         if channels.has_q:
             pieces.append(q)
+        if channels.has_v:
+            pieces.append(v)
         return torch.cat(pieces, -1)
 
     def constants_of(z: Tensor) -> Tensor:

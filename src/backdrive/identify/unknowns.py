@@ -10,7 +10,7 @@ so that no optimiser can make a mass negative, and masses are compared by their 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,14 +52,18 @@ class Learn:
     scale_inertia: bool = True
 
 
+Derive = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
+"""What follows from parameters that are learned or given, {name: [S, *shape]}: others, in torch, in the same form."""
 Wanted = Sequence[str | Learn] | Mapping[str, str | Sequence[str] | None] | str | Learn
 
 
 class Unknowns:
     """All that is learned: P numbers x, of free numbers z [S, P]; S starts are independent of each other."""
 
-    def __init__(self, model: Model, learn: Wanted, base: Mapping[str, Tensor], state: State) -> None:
-        self.model, self.base, self.state = model, dict(base), state
+    def __init__(
+        self, model: Model, learn: Wanted, base: Mapping[str, Tensor], state: State, derive: Derive | None = None
+    ) -> None:
+        self.model, self.base, self.state, self.derive = model, dict(base), state, derive
         self.groups: list[_Group] = []
         wanted = _wanted(learn)
         masses = {item.name for item in wanted} >= {"mass", "inertia"}
@@ -171,10 +175,25 @@ class Unknowns:
                 shape = ratio.shape + (1,) * (self.model.parameter("inertia").ndim - 1)
                 out["inertia"] = inertia * ratio.reshape(shape)
         batch = len(z)
-        return {
+        out = {
             name: value if value.ndim > len(self.model.parameters()[name].shape) else value.expand(batch, *value.shape)
             for name, value in out.items()
         }
+        return out if self.derive is None else out | self._derived(self.derive, out)
+
+    def _derived(self, derive: Derive, known: dict[str, Tensor]) -> dict[str, Tensor]:
+        derived = derive(dict(known))
+        if not isinstance(derived, Mapping):
+            raise TypeError(f"derive must return a mapping {{name: tensor}}, got {type(derived).__name__}")
+        learned = {group.name for group in self.groups}
+        for name, value in derived.items():
+            if name in learned:
+                raise ValueError(f"{name!r} is learned, and derived as well")
+            shape = [len(next(iter(known.values()))), *self.model.parameters()[name].shape]
+            if not isinstance(value, Tensor) or list(value.shape) != shape:
+                got = list(value.shape) if isinstance(value, Tensor) else type(value).__name__
+                raise ValueError(f"derive must return {name!r} as a tensor {shape}, got {got}")
+        return dict(derived)
 
     def start_state(self, z: Tensor) -> tuple[Tensor, Tensor]:
         """q and v that the motion starts from: [S, nq], [S, nv], or [S, B, n] with the batch of the given state."""
