@@ -60,6 +60,12 @@ _EXPERIMENTS = {
             "laikago_table",
         ),
         Experiment(
+            "cartpole",
+            "CartPole-v1, balanced by iLQR in boxes whose masses and sizes are learned; and in a learned network",
+            "Belbute-Peres et al. 2018, section 4.3 and figure 5",
+            "cartpole",
+        ),
+        Experiment(
             "breakout",
             "the Atari game, seen by colour filters and played by planning in a scene; its paddle is learned",
             "Belbute-Peres et al. 2018, section 4.3 and figure 6",
