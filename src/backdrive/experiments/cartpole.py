@@ -482,7 +482,7 @@ def judge(bench: Bench, name: str, samples: Sequence[int], dynamics: Several) ->
             "mean_reward": reward.mean(), "good_seeds": int((reward >= GOOD).sum()),
         }  # fmt: skip
         bench.run.say(
-            f"{name}, samples: {n}; one-step error {float(error.mean(-1).median()):.1e} (median), reward "
+            f"{name}, samples: {n}; one-step error {statistics.median(error.mean(-1).tolist()):.1e} (median), reward "
             f"{float(reward.mean()):.1f} ({float(reward.min()):g} to {float(reward.max()):g}), at least {GOOD:g} for "
             f"{table[str(n)]['good_seeds']} of {len(reward)} seeds"
         )
@@ -569,6 +569,8 @@ def draw_learned(run: Run, samples: int, guesses: Tensor, values: Tensor, thin: 
             left.plot(k + dx + spread, x[:, k] / truth[k], "o", color=style, ms=4)
     left.set_xticks(range(3), UNKNOWNS[:3], fontsize=8)
     left.set(yscale="log", ylabel="learned / true", title=f"{samples} samples: masses and length")
+    left.minorticks_off()
+    left.set_yticks([0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0], ["0.1", "0.2", "0.5", "1", "2", "5", "10"])
     for label, color in (("guess", "0.6"), ("learned, with the width", "C0"), ("learned, width known", "C2")):
         left.plot([], [], "o", color=color, ms=4, label=label)
     left.legend(fontsize=8)
@@ -578,5 +580,6 @@ def draw_learned(run: Run, samples: int, guesses: Tensor, values: Tensor, thin: 
         right.errorbar(k + spread, told(values)[:, k] / exact, yerr=error, fmt="o", color="C0", ms=4, lw=0.8)
     right.axhline(1.0, color="k", lw=0.8, ls="--")
     right.set_xticks(range(3), TOLD, fontsize=8)
+    right.set_xlim(-0.5, 2.5)
     right.set(title="what motion tells, with 95 % intervals")
     run.figure("learned", figure)
