@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
 import sys
 import warnings
@@ -283,7 +284,7 @@ def pull_back(
     return list(results.values())
 
 
-# ---------------------------------------------------------------------------------------------- one time
+# ---------------------------------------------------------------------------------------------- short calls
 
 
 def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, Tensor] | None:
@@ -291,21 +292,54 @@ def quick_step(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tenso
 
     None if the tensors are anything else, or if something is to be reported about the step: then that must be done.
     """
-    model, batch = program.model, q.shape[0] if q.ndim == 2 else 1
-    if not _plain(program, ((q, model.nq), (v, model.nv), (u, model.nu)), q.shape[:-1]) or not program.quick(batch):
+    model, shape = program.model, q.shape[:-1]
+    batch = math.prod(shape)
+    tensors = ((q, model.nq), (v, model.nv), (u, model.nu))
+    if len(shape) > 1 or not program.quick(batch) or not _plain(program, shape, *tensors):
         return None
-    q_next, v_next = torch.empty(q.shape, dtype=q.dtype), torch.empty(v.shape, dtype=v.dtype)
-    status = np.empty((batch, program.status_size), np.float64 if program.bits == 64 else np.float32)
+    q_next, v_next, status = torch.empty_like(q), torch.empty_like(v), q.new_empty((batch, program.status_size))
     last_q, last_v = q_next.data_ptr(), v_next.data_ptr()
     program.step_call(
-        batch, q=q.data_ptr(), v=v.data_ptr(), controls=u.data_ptr(), status=status.ctypes.data,
+        batch, q=q.data_ptr(), v=v.data_ptr(), controls=u.data_ptr(), status=status.data_ptr(),
         last_q=last_q, last_v=last_v, path_q=last_q, path_v=last_v,
     )  # fmt: skip
-    if program.nonfinite == "raise":
-        finite, clipped = status[0, :2] if batch == 1 else (status[:, 0].min(), status[:, 1].max())
-        if finite < 0.5 or (clipped > 0.5 and not math.isfinite(u.sum().item())):
-            return None
-    return q_next, v_next
+    return (q_next, v_next) if _unremarkable(program, status, u) else None
+
+
+def quick_rollout(program: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor, ...] | None:
+    """Status, last state and path, as `evaluate` has them, of a short rollout; q, v and None as in `quick_step`.
+
+    u: [T, B, nu], or [T, nu] without a batch, and then all results are without.
+    """
+    model, shape = program.model, q.shape[:-1]
+    steps, batch = len(u) if u.ndim else 0, math.prod(shape)
+    if len(shape) > 1 or not program.quick(batch, steps) or not _plain(program, shape, (q, model.nq), (v, model.nv)):
+        return None
+    if not _plain(program, (steps, *shape), (u, model.nu)):
+        return None
+    last_q, last_v, status = torch.empty_like(q), torch.empty_like(v), q.new_empty((*u.shape[:-1], program.status_size))
+    path_q, path_v = q.new_empty((steps + 1, *q.shape)), v.new_empty((steps + 1, *v.shape))
+    at_q, at_v, number = q.data_ptr(), v.data_ptr(), program.bits // 8
+    path_q_at, path_v_at = path_q.data_ptr(), path_v.data_ptr()
+    size_q, size_v = batch * model.nq * number, batch * model.nv * number
+    ctypes.memmove(path_q_at, at_q, size_q)
+    ctypes.memmove(path_v_at, at_v, size_v)
+    program.rollout_call(
+        batch, steps=steps, q=at_q, v=at_v, controls=u.data_ptr(), status=status.data_ptr(),
+        last_q=last_q.data_ptr(), last_v=last_v.data_ptr(), path_q=path_q_at + size_q, path_v=path_v_at + size_v,
+    )  # fmt: skip
+    return (status, last_q, last_v, path_q, path_v) if _unremarkable(program, status, u) else None
+
+
+def _unremarkable(program: Program, status: Tensor, u: Tensor) -> bool:
+    """Whether there is nothing to report (`report_motion`) about steps of status [..., n] and controls u."""
+    if program.nonfinite != "raise":
+        return True
+    numbers = status.numpy()
+    if np.minimum.reduce(numbers[..., 0], axis=None) < 0.5:
+        return False
+    clipped = program.limited and np.maximum.reduce(numbers[..., 1], axis=None) > 0.5
+    return not clipped or math.isfinite(u.sum().item())
 
 
 def quick_step_back(
@@ -313,11 +347,12 @@ def quick_step_back(
 ) -> tuple[Tensor, ...] | None:
     """Gradients with respect to q, v, u of a `quick_step`, from those after it (None: zero); None as there."""
     q_bar, v_bar = (_whole(bar, x) for bar, x in ((q_bar, q), (v_bar, v)))
-    model, batch = program.model, q.shape[0] if q.ndim == 2 else 1
+    model, shape = program.model, q.shape[:-1]
+    batch = math.prod(shape)
     tensors = ((q, model.nq), (v, model.nv), (u, model.nu), (q_bar, model.nq), (v_bar, model.nv))
-    if not _plain(program, tensors, q.shape[:-1]) or not program.quick(batch):
+    if len(shape) > 1 or not program.quick(batch) or not _plain(program, shape, *tensors):
         return None
-    results = [torch.empty(x.shape, dtype=x.dtype) for x in (q, v, u)]
+    results = [torch.empty_like(x) for x in (q, v, u)]
     zeros = program.zeros.data_ptr()
     program.step_adjoint_call(
         batch, path_q=q.data_ptr(), path_v=v.data_ptr(), controls=u.data_ptr(), path_q_bar=zeros, path_v_bar=zeros,
@@ -327,10 +362,30 @@ def quick_step_back(
     return tuple(results)
 
 
+def quick_rollout_back(
+    program: Program, path_q: Tensor, path_v: Tensor, u: Tensor, q_bar: Tensor | None, v_bar: Tensor | None
+) -> tuple[Tensor, ...] | None:
+    """Gradients with respect to q, v, u of a `quick_rollout`, from those of its last state (None: zero)."""
+    model, shape, steps = program.model, path_q.shape[1:-1], len(u)
+    batch = math.prod(shape)
+    q_bar, v_bar = _whole(q_bar, path_q[0]), _whole(v_bar, path_v[0])
+    if not _plain(program, shape, (q_bar, model.nq), (v_bar, model.nv)):
+        return None
+    results = [torch.empty_like(x) for x in (q_bar, v_bar, u)]
+    zeros, last_v = program.zeros.data_ptr(), path_v.data_ptr() + steps * batch * model.nv * path_v.element_size()
+    program.rollout_adjoint_call(
+        batch, steps=steps, truncate=steps + 1, path_q=path_q.data_ptr(), path_v=path_v.data_ptr(),
+        controls=u.data_ptr(), path_q_bar=zeros, path_v_bar=zeros, last_q_bar=q_bar.data_ptr(),
+        last_v_bar=v_bar.data_ptr(), last_v=last_v, q_bar=results[0].data_ptr(), v_bar=results[1].data_ptr(),
+        controls_bar=results[2].data_ptr(),
+    )  # fmt: skip
+    return tuple(results)
+
+
 def quick_poses(program: Program, q: Tensor, v: Tensor) -> Tensor | None:
     """POSE numbers of every link, [B, nlink * 18], of plain tensors q [B, nq], v [B, nv]; None if they are not."""
     model = program.model
-    if not _plain(program, ((q, model.nq), (v, model.nv)), q.shape[:1]) or not program.quick(len(q)):
+    if not program.quick(len(q)) or not _plain(program, q.shape[:1], (q, model.nq), (v, model.nv)):
         return None
     out = torch.empty(len(q), model.nlink * sum(POSE), dtype=q.dtype)
     program.poses_call(len(q), q=q.data_ptr(), v=v.data_ptr(), out=out.data_ptr())
@@ -346,11 +401,11 @@ def quick_poses_back(program: Program, q: Tensor, v: Tensor, bar: Tensor) -> tup
     return q_bar, v_bar
 
 
-def _plain(program: Program, tensors: Sequence[tuple[Tensor, int]], shape: Sequence[int]) -> bool:
-    """Whether tensors [*shape, n] are contiguous numbers in memory, with at most one dimension before n."""
+def _plain(program: Program, shape: Sequence[int], *tensors: tuple[Tensor, int]) -> bool:
+    """Whether tensors [*shape, n] are contiguous numbers in memory."""
     for x, n in tensors:
         plain = x.dtype is program.dtype and x.is_cpu and x.is_contiguous() and type(x) in (Tensor, torch.nn.Parameter)
-        if not plain or x.ndim > 2 or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
+        if not plain or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
             return False
     return True
 

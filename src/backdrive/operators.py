@@ -134,6 +134,52 @@ def quick_step(owner: Program, q: Tensor, v: Tensor, u: Tensor) -> tuple[Tensor,
     return outcome
 
 
+class _QuickRollout(torch.autograd.Function):
+    """A rollout that `evaluation.quick_rollout` has computed already: the last state, and the path."""
+
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, v: Tensor, u: Tensor, owner: Program, outcome: list) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(outcome[2], outcome[3], u)
+        ctx.owner = owner
+        ctx.set_materialize_grads(False)
+        return tuple(outcome)
+
+    @staticmethod
+    def backward(ctx: Any, *bars: Tensor | None) -> tuple:
+        plain = not torch.is_grad_enabled() and not torch._C._are_functorch_transforms_active()
+        path_q, path_v, u = ctx.saved_tensors
+        last_only = bars[2] is None and bars[3] is None
+        if plain and last_only and any(bar is not None for bar in bars) and not _mapped_at_once(bars):
+            gradients = evaluation.quick_rollout_back(ctx.owner, path_q, path_v, u, bars[0], bars[1])
+            if gradients is not None:
+                return *gradients, None, None
+        single = path_q.ndim == 2
+        if single:
+            path_q, path_v, u = (x.unsqueeze(1) for x in (path_q, path_v, u))
+            bars = tuple(None if bar is None else bar.unsqueeze(-2) for bar in bars)
+        rollout = SimpleNamespace(
+            form="rollout", settings=(len(u), 1, 0, 1), program=ctx.owner.number, parameters="",
+            needs_input_grad=(False,) * 9, saved_tensors=(path_q, path_v, u, None, None),
+        )  # fmt: skip
+        gradients = _differentiate(rollout, (None, *bars), evaluation.pull_back if plain else _PullBack.apply)[1:4]
+        if single and gradients[0] is not None:
+            gradients = [x.squeeze(-2) for x in gradients]
+        return *gradients, None, None
+
+
+def quick_rollout(owner: Program, q: Tensor, v: Tensor, u: Tensor) -> Sequence[Tensor] | None:
+    """`evaluation.quick_rollout`, differentiable; None where it does not apply."""
+    if not plain_call():
+        return None
+    recorded = torch.is_grad_enabled() and (q.requires_grad or v.requires_grad or u.requires_grad)
+    if recorded:
+        owner.prepare("rollout_adjoint", False, False, False, "")
+    outcome = evaluation.quick_rollout(owner, q, v, u)
+    if outcome is not None and recorded:
+        return outcome[0], *_QuickRollout.apply(q, v, u, owner, list(outcome[1:]))
+    return outcome
+
+
 class _PullBack(torch.autograd.Function):
     """The gradient as a function of its own: for torch.func, and to refuse second derivatives."""
 

@@ -174,7 +174,7 @@ class Program:
             raise ValueError("nothing constrains this model: it has no contacts, limits or loops, and so no forces")
         return self.tables.nslot * FORCE + self.tables.nsingle
 
-    @property
+    @functools.cached_property
     def status_size(self) -> int:
         """Numbers of a step's status."""
         return STATUS[-1] if self.sparse is not None else status_size(self.scheme, self.tables is not None)
@@ -190,24 +190,37 @@ class Program:
         """Whether restitution must be looked at."""
         return has_restitution(self.model) or "restitution" in parameters.split(",")
 
-    def quick(self, batch: int) -> bool:
-        """Whether a call on so many environments at one time is best a `QuickCall`."""
-        return 0 < batch * self.model.nlink < THREAD_WORK and self.sparse is None
+    def quick(self, batch: int, steps: int = 1) -> bool:
+        """Whether so many steps of so many environments are best a `QuickCall`."""
+        return 0 < batch * steps * self.model.nlink < THREAD_WORK and self.sparse is None
 
     @functools.cached_property
     def step_call(self) -> QuickCall:
+        return QuickCall(self, "rollout", self._rollout_widths(), {"steps": 1, "every": 1})
+
+    @functools.cached_property
+    def rollout_call(self) -> QuickCall:
+        return QuickCall(self, "rollout", self._rollout_widths(), {"steps": 1, "every": 1}, over_time=True)
+
+    def _rollout_widths(self) -> dict[str, int]:
         nq, nv = self.model.nq, self.model.nv
         widths = {"q": nq, "v": nv, "last_q": nq, "last_v": nv, "path_q": nq, "path_v": nv}
-        widths |= {"controls": self.model.nu, "status": self.status_size}
-        return QuickCall(self, "rollout", widths, {"steps": 1, "every": 1})
+        return widths | {"controls": self.model.nu, "status": self.status_size}
 
     @functools.cached_property
     def step_adjoint_call(self) -> QuickCall:
+        """The velocity after the step is not known."""
+        return QuickCall(self, "rollout_adjoint", self._adjoint_widths() | {"last_v": 0}, {"steps": 1, "truncate": 2})
+
+    @functools.cached_property
+    def rollout_adjoint_call(self) -> QuickCall:
+        return QuickCall(self, "rollout_adjoint", self._adjoint_widths(), {"steps": 1, "truncate": 2}, over_time=True)
+
+    def _adjoint_widths(self) -> dict[str, int]:
         """What the loss says about the states of a path is one row, of zeros."""
         nq, nv, nu = self.model.nq, self.model.nv, self.model.nu
-        widths = {"path_q": nq, "path_v": nv, "controls": nu, "path_q_bar": 0, "path_v_bar": 0, "last_v": 0}
-        widths |= {"last_q_bar": nq, "last_v_bar": nv, "q_bar": nq, "v_bar": nv, "controls_bar": nu}
-        return QuickCall(self, "rollout_adjoint", widths, {"steps": 1, "truncate": 2})
+        widths = {"path_q": nq, "path_v": nv, "controls": nu, "path_q_bar": 0, "path_v_bar": 0, "last_v": nv}
+        return widths | {"last_q_bar": nq, "last_v_bar": nv, "q_bar": nq, "v_bar": nv, "controls_bar": nu}
 
     @functools.cached_property
     def poses_call(self) -> QuickCall:
@@ -274,30 +287,39 @@ class Program:
 
 
 class QuickCall:
-    """A kernel on contiguous tensors of one time, [B, n], with as little work as possible before it starts.
+    """A kernel on contiguous tensors, with as little work as possible before it starts.
 
-    widths: n of every row; 0: all environments share it.
+    widths: n of every row [B, n], or [T, B, n] with `over_time`; 0: all environments share it. integers: unless a call
+    gives others.
     """
 
-    def __init__(self, program: Program, form: str, widths: dict[str, int], integers: dict[str, int]) -> None:
+    def __init__(
+        self, program: Program, form: str, widths: dict[str, int], integers: dict[str, int], over_time: bool = False
+    ) -> None:
         self.executable = program.executable(form, False, False, False, "")
         fixed = program._values | integers | {"constants": program.constants.data_ptr()}
         self.words: list[int] = []
-        self.places: dict[str, int] = {}  # where the addresses of rows go
+        self.places: dict[str, int] = {}  # where addresses of rows and integers go
+        self.strides: list[tuple[int, int]] = []  # where those between times go, and for how many numbers each
         for name, kind in self.executable.layout:
             self.places[name] = len(self.words)
             if kind is Rows:
                 self.words += [0, widths[name], 0]
+                if over_time:
+                    self.strides.append((len(self.words) - 1, widths[name]))
             else:
                 self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
-        sizes = tuple(fixed[name] for name in self.executable.integers)
-        self.scratch = self.executable.scratch_bytes(sizes)
+        self.sizes = [self.places[name] for name in self.executable.integers]
 
-    def __call__(self, batch: int, **addresses: int) -> None:
+    def __call__(self, batch: int, **given: int) -> None:
+        """given: addresses of rows, and integers."""
         words = self.words.copy()
-        for name, address in addresses.items():
-            words[self.places[name]] = address
-        self.executable.call(self.executable.block(*words), scratch_memory(self.scratch), 0, batch)
+        for name, word in given.items():
+            words[self.places[name]] = word
+        for place, width in self.strides:
+            words[place] = batch * width
+        scratch = self.executable.scratch_bytes(tuple([words[place] for place in self.sizes]))
+        self.executable.call(self.executable.block(*words), scratch_memory(scratch), 0, batch)
 
 
 def with_rows(x: Tensor) -> Tensor:

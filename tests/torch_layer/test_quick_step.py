@@ -1,4 +1,5 @@
-"""A step of plain tensors takes a shorter way to its kernel: it must be the same step, and step aside for all else."""
+"""Steps and short rollouts of plain tensors take a shorter way to their kernels: it must lead to the same, and be left
+to all else."""
 
 import pytest
 import torch
@@ -32,19 +33,28 @@ def inputs(model: bd.Model, batch: int | None, dtype: torch.dtype) -> list[torch
     return [x.to(dtype) for x in (q + 0.2 * noise[0], noise[1], u)]
 
 
-@pytest.fixture
-def quick(monkeypatch):
-    """Counts the steps that took the short way."""
+def counting(monkeypatch, name):
+    """Which calls took the short way."""
     taken = []
-    original = operators.quick_step
+    original = getattr(operators, name)
 
     def counted(*args):
         outcome = original(*args)
         taken.append(outcome is not None)
         return outcome
 
-    monkeypatch.setattr(operators, "quick_step", counted)
+    monkeypatch.setattr(operators, name, counted)
     return taken
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    return counting(monkeypatch, "quick_step")
+
+
+@pytest.fixture
+def quick_rollout(monkeypatch):
+    return counting(monkeypatch, "quick_rollout")
 
 
 @pytest.mark.parametrize("specialize", [False, True])
@@ -56,13 +66,80 @@ def test_same_bits_as_a_rollout(quick, dim, batch, dtype, specialize):
     sim = bd.Simulator(model, 0.01, dtype=dtype, specialize=specialize)
     weights = [torch.randn_like(x) for x in inputs(model, batch, dtype)[:2]]
     results = []
-    for way in (lambda q, v, u: sim.step(bd.State(q, v), u), lambda q, v, u: sim.rollout(bd.State(q, v), u[None]).last):
+    steps = (
+        lambda q, v, u: sim.step(bd.State(q, v), u),
+        lambda q, v, u: sim.rollout(bd.State(q, v), u[None], steps=1).last,
+    )
+    for way in steps:
         x = [y.clone().requires_grad_() for y in inputs(model, batch, dtype)]
         after = way(*x)
         loss = sum((y * w).sum() for y, w in zip(after, weights))
         results.append([*after, *torch.autograd.grad(loss, x)])
     assert quick == [True]
     assert all(torch.equal(a, b) for a, b in zip(*results))
+
+
+@pytest.mark.parametrize("loss_on", ["last", "path", "both", "last.q"])
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("batch", [None, 1, 7])
+def test_same_bits_as_a_long_call(quick_rollout, batch, dtype, loss_on):
+    model, steps = arm(3), 12
+    sim = bd.Simulator(model, 0.01, dtype=dtype, specialize=False)
+    q, v, u = inputs(model, batch, dtype)
+    noise = torch.randn((steps, *u.shape), generator=torch.Generator().manual_seed(1), dtype=dtype)
+    results = []
+    for given in ({}, {"steps": steps}):  # who says how long it is takes the long way
+        x = [y.clone().requires_grad_() for y in (q, v, u + noise)]
+        path = sim.rollout(bd.State(*x[:2]), x[2], **given)
+        parts = {"last": [*path.last], "path": [path.q, path.v], "last.q": [path.last.q]}
+        parts["both"] = parts["last"] + parts["path"]
+        weights = [torch.linspace(-1.0, 2.0, y.numel(), dtype=dtype).view(y.shape) for y in parts[loss_on]]
+        loss = sum((y * w).sum() for y, w in zip(parts[loss_on], weights))
+        gradients = torch.autograd.grad(loss, x)
+        results.append([*path.last, path.q, path.v, path._numbers, path.controls, path.steps, *gradients])
+    assert quick_rollout == [True]
+    assert all(torch.equal(a, b) for a, b in zip(*results))
+
+
+def test_other_rollouts_take_the_long_way(quick_rollout):
+    model = arm(3)
+    sim = bd.Simulator(model, 0.01, specialize=False)
+    q, v, u = inputs(model, 4, torch.float64)
+    controls = u.expand(6, -1, -1).contiguous()
+    expected = sim.rollout(bd.State(q, v), controls)
+    for same in (u.expand(6, -1, -1), controls.transpose(1, 2).contiguous().transpose(1, 2)):
+        assert torch.equal(sim.rollout(bd.State(q, v), same).q, expected.q)
+    sim.rollout(bd.State(q, v), controls[:, 0])  # shared by all environments
+    sim.rollout(bd.State(q, v), u.expand(2000, -1, -1).contiguous())  # worth another thread
+    with pytest.raises(ValueError, match="controls must be"):
+        sim.rollout(bd.State(q, v), controls[..., :2].contiguous())
+    with pytest.raises(ValueError, match="steps"):
+        sim.rollout(bd.State(q, v), controls[:0])
+    with pytest.raises(ValueError, match="state.q must be"):
+        sim.rollout(bd.State(q[None], v[None]), controls[None])
+    assert quick_rollout == [True] + [False] * 7
+
+
+@pytest.mark.parametrize("which", range(3))
+def test_rollouts_report_what_is_not_finite(which):
+    model = arm(3)
+    sim = bd.Simulator(model, 0.01, specialize=False)
+    x = inputs(model, 4, torch.float64)
+    x[2] = x[2].expand(5, -1, -1).clone()
+    x[which][2, 1] = float("nan")
+    with pytest.raises(ValueError, match="not finite"):
+        sim.rollout(bd.State(x[0], x[1]), x[2])
+
+
+def test_the_path_of_a_recorded_rollout_must_not_be_changed():
+    model = arm(2)
+    sim = bd.Simulator(model, 0.01, specialize=False)
+    q, v, u = inputs(model, 3, torch.float64)
+    path = sim.rollout(bd.State(q, v), u.expand(4, -1, -1).clone().requires_grad_())
+    with torch.no_grad():
+        path.q[1] += 1.0
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        path.last.v.sum().backward()
 
 
 def test_other_tensors_take_the_long_way(quick):

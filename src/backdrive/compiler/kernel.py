@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import struct
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -258,7 +259,8 @@ class Executable:
         self._sizes: dict[tuple[int, ...], int] = {}
         self.layout = [(a.name, type(a)) for a in self.arguments]
         self.integers = [a.name for a in self.arguments if isinstance(a, Integer)]
-        self.block = ctypes.c_int64 * sum(3 if isinstance(a, Rows | Picked) else 1 for a in self.arguments)
+        words = sum(3 if isinstance(a, Rows | Picked) else 1 for a in self.arguments)
+        self.block = struct.Struct(f"{words}q").pack  # of words, as `call` wants them
         self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(entry.code))
         self._engine.finalize_object()
