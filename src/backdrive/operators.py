@@ -163,7 +163,7 @@ class _QuickRollout(torch.autograd.Function):
         )  # fmt: skip
         gradients = _differentiate(rollout, (None, *bars), evaluation.pull_back if plain else _PullBack.apply)[1:4]
         if single and gradients[0] is not None:
-            gradients = [x.squeeze(-2) for x in gradients]
+            gradients = tuple(x.squeeze(-2) for x in gradients)
         return *gradients, None, None
 
 
