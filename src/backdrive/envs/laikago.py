@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..model import Box, Capsule, Fixed, HalfSpace, Hinge, Model, PositionServo, Scene, Sphere, State
-from .locomotion import effort, running
+from .locomotion import rewarded
 from .task import Random, Task, scattered
 
 # Of the front left leg, m: the hip in the trunk, the thigh beside it, the lengths of thigh and calf, the foot's radius.
@@ -100,13 +100,6 @@ def laikago(
         upright = 1.0 - 2.0 * (qx.square() + qy.square())  # cosine of the tilt
         return (z >= healthy_z_range[0]) & (z <= healthy_z_range[1]) & (upright > 0.5)
 
-    def reward(before: State, action: Tensor, after: State) -> dict[str, Tensor]:
-        return {
-            "forward": forward_reward_weight * running(before, after, dt * frame_skip),
-            "ctrl": -ctrl_cost_weight * effort(action),
-            "survive": healthy_reward * healthy(after).to(action.dtype),
-        }
-
     def start(random: Random, count: int) -> State:
         spread = reset_noise_scale
         q, v = scattered(model, random, count, position=spread, velocity=spread, normal=True)
@@ -114,6 +107,7 @@ def laikago(
         q[:, 2] += 0.01
         return State(q, v)
 
+    reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight, healthy_reward, healthy)
     return Task(
         name="Laikago", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
         control=lambda action: stance.to(action) + action_scale * action,

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import math
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -33,13 +34,22 @@ def gymnasium_model(file: str) -> Model:
         return load(path)
 
 
-def running(before: State, after: State, seconds: float) -> Tensor:
-    """Mean speed along x in a step, m/s: [B]."""
-    return (after.q[:, 0] - before.q[:, 0]) / seconds
+def rewarded(
+    seconds: float, forward: float, ctrl: float, survive: float = 0.0, healthy: Callable[[State], Tensor] | None = None
+) -> Callable[[State, Tensor, State], dict[str, Tensor]]:
+    """The reward of a robot for running, whose steps take `seconds`: `forward` × mean speed along x - `ctrl` |action|²,
+    and `survive` while it is healthy, if it can be anything else."""
 
+    def reward(before: State, action: Tensor, after: State) -> dict[str, Tensor]:
+        terms = {
+            "forward": forward * ((after.q[:, 0] - before.q[:, 0]) / seconds),
+            "ctrl": -ctrl * action.square().sum(-1),
+        }
+        if healthy is not None:
+            terms["survive"] = survive * healthy(after).to(action.dtype)
+        return terms
 
-def effort(action: Tensor) -> Tensor:
-    return action.square().sum(-1)
+    return reward
 
 
 def hopper(
@@ -65,16 +75,10 @@ def hopper(
         x = torch.cat(tuple(state), -1)
         return ((x > low) & (x < high)).all(-1)
 
-    def reward(before: State, action: Tensor, after: State) -> dict[str, Tensor]:
-        return {
-            "forward": forward_reward_weight * running(before, after, dt * frame_skip),
-            "ctrl": -ctrl_cost_weight * effort(action),
-            "survive": healthy_reward * healthy(after).to(action.dtype),
-        }
-
     def start(random: Random, count: int) -> State:
         return scattered(model, random, count, position=reset_noise_scale, velocity=reset_noise_scale)
 
+    reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight, healthy_reward, healthy)
     return Task(
         name="Hopper", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
         observe=lambda state: torch.cat([state.q[:, 1:], state.v.clamp(-10.0, 10.0)], -1),
@@ -95,16 +99,11 @@ def half_cheetah(
     model = gymnasium_model("half_cheetah.xml")
     dt = 0.01
 
-    def reward(before: State, action: Tensor, after: State) -> dict[str, Tensor]:
-        return {
-            "forward": forward_reward_weight * running(before, after, dt * frame_skip),
-            "ctrl": -ctrl_cost_weight * effort(action),
-        }
-
     def start(random: Random, count: int) -> State:
         spread = reset_noise_scale
         return scattered(model, random, count, position=spread, velocity=spread, normal=True)
 
+    reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight)
     return Task(
         name="HalfCheetah", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
         observe=lambda state: torch.cat([state.q[:, 1:], state.v], -1), camera=(0.0, -3.5, 0.6),
@@ -131,19 +130,13 @@ def ant(
         z = state.q[:, 2]
         return (z >= healthy_z_range[0]) & (z <= healthy_z_range[1])
 
-    def reward(before: State, action: Tensor, after: State) -> dict[str, Tensor]:
-        return {
-            "forward": forward_reward_weight * running(before, after, dt * frame_skip),
-            "ctrl": -ctrl_cost_weight * effort(action),
-            "survive": healthy_reward * healthy(after).to(action.dtype),
-        }
-
     def start(random: Random, count: int) -> State:
         spread = reset_noise_scale
         q, v = scattered(model, random, count, position=spread, velocity=spread, normal=True)
         q[:, 3:7] = torch.nn.functional.normalize(q[:, 3:7], dim=-1)
         return State(q, v)
 
+    reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight, healthy_reward, healthy)
     return Task(
         name="Ant", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
         observe=lambda state: torch.cat([state.q[:, 2:], state.v], -1), ends=lambda state: ~healthy(state),

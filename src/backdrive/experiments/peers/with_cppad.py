@@ -5,19 +5,15 @@ It needs a C++ compiler. As in the paper, the tape is of the whole simulation, a
 
 from __future__ import annotations
 
-import ctypes
 import importlib.metadata
-import shutil
-import subprocess
 import sys
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import casadi as ca
-import numpy as np
 
+from . import native
 from .with_casadi import STATE, step_function
 
 INFIX = {ca.OP_ADD: "+", ca.OP_SUB: "-", ca.OP_MUL: "*", ca.OP_DIV: "/", ca.OP_LT: "<"}
@@ -57,7 +53,8 @@ extern "C" void gradient(const double* start, const double* controls, int steps,
     std::copy(result.begin(), result.end(), bars);
 }}
 """
-SETTINGS = "AD<double>, a tape of all steps for every gradient; forward in double; g++ -O2 -march=native -DNDEBUG"
+FLAGS = ["-O2", "-march=native", "-DNDEBUG"]
+SETTINGS = f"AD<double>, a tape of all steps for every gradient; forward in double; g++ {' '.join(FLAGS)}"
 
 
 def version() -> str:
@@ -89,44 +86,14 @@ def source(function: ca.Function) -> str:
     return SOURCE.format(size=function.sz_w(), body="\n".join(lines), state=STATE)
 
 
-_library: list[Any] = []  # compiled once
-
-
-def library(request: dict[str, Any]) -> Any:
-    if not _library:
-        compiler = shutil.which("c++") or shutil.which("g++")
-        if compiler is None:
-            raise RuntimeError("no C++ compiler was found")
-        include = Path(
-            sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages", "cmeel.prefix", "include"
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            code, built = Path(folder, "step.cpp"), Path(folder, "step.so")
-            code.write_text(source(step_function(request)))
-            flags = ["-O2", "-DNDEBUG", "-march=native", "-shared", "-fPIC", f"-I{include}"]
-            subprocess.run([compiler, *flags, str(code), "-o", str(built)], check=True)
-            _library.append(ctypes.CDLL(str(built)))
-    return _library[0]
+_libraries: list[Any] = []  # compiled once
 
 
 def prepare(request: dict[str, Any], steps: int) -> tuple[Callable[[], Any], Callable[[], Any]]:
     """As `with_torch.prepare`."""
-    tool = library(request)
-    start = np.concatenate([request["q"], request["v"], np.zeros(STATE - 37)])
-    controls = np.array(request["controls"][:steps])
-
-    def call(function: Any, size: int) -> np.ndarray:
-        out = np.empty(size)
-        address = [ctypes.c_void_p(x.ctypes.data) for x in (start, controls, out)]
-        function(address[0], address[1], steps, address[2])
-        return out
-
-    def forward() -> tuple[Any, Any]:
-        end = call(tool.forward, STATE)
-        return end[:19], end[19:37]
-
-    def gradient() -> tuple[Any, ...]:
-        bar = call(tool.gradient, STATE + 12 * steps)
-        return bar[:19], bar[19:37], bar[STATE:].reshape(steps, 12)
-
-    return forward, gradient
+    if not _libraries:
+        packages = Path(sys.prefix, "lib", f"python3.{sys.version_info.minor}", "site-packages")
+        flags = [*FLAGS, f"-I{packages / 'cmeel.prefix' / 'include'}"]
+        code = source(step_function(request))
+        _libraries.append(native.compile_library(("c++", "g++"), flags, "step.cpp", lambda _: code))
+    return native.prepare(_libraries[0], request, steps)
