@@ -197,8 +197,14 @@ def network_table(policy: MLP, seen: View, ninput: int, nstate: int) -> tuple[np
         weight += columns * blocks * ROWS
         start = end
     state = [*seen.state, *((seen.size + k, nstate + k) for k in range(ninput))]
-    poses = [(place, sum(POSE) + source) for place, source in seen.poses]  # the world's own comes first
-    pairs = [number for place, source in (*state, *poses) for number in (place + one, source)]
+    pairs = [number for place, source in state for number in (place + one, source)]
+    poses = watched_poses(policy, seen)
+    pairs += itertools.chain(*poses)
     output = layers[-LAYER + 4]
     head = [len(sizes) - 1, HEAD, len(state), len(poses), HEAD + len(layers), output, one]
     return np.array([*head, *layers, *pairs], np.int64), output + -(-sizes[-1] // ROWS) * ROWS
+
+
+def watched_poses(policy: MLP, seen: View) -> tuple[tuple[int, int], ...]:
+    """Pairs (observation, element of the poses, of which the world's own come first), as kernels count them."""
+    return tuple((place + policy.bias, sum(POSE) + source) for place, source in seen.poses)

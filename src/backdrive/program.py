@@ -153,7 +153,7 @@ class Program:
         if FORMS[form].integrates:
             scheme, constraining = self.scheme, self._constraining(parameters)
         variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched, watching)
-        if self._specializes(parameters):
+        if self.specializes(parameters):
             tables = self.tables if constraining else None
             kernel = make_kernel(variant, self.model, self.mask(parameters), tables)
         else:
@@ -244,7 +244,7 @@ class Program:
         """A velocity after a step that nobody kept."""
         return torch.full((max(self.model.nv, 1),), torch.nan, dtype=self.dtype)
 
-    def _specializes(self, parameters: str) -> bool:
+    def specializes(self, parameters: str) -> bool:
         """Unrolled code pays as long as most of the model is constant and it fits the processor's instruction cache."""
         if self.specialize != "auto":
             return bool(self.specialize)

@@ -10,7 +10,7 @@ from torch import Tensor
 from .. import evaluation
 from ..pages import empty
 from ..physics.policy import Watching
-from ..policy import network_table
+from ..policy import network_table, watched_poses
 from .setting import Outcome, Setting, first_only, or_zeros, weights_by_name
 
 
@@ -35,6 +35,17 @@ def _tables(setting: Setting, weights: Tensor) -> dict[str, int]:
     return tables | {"nneuron": neurons, "nweight": weights.numel(), "ninput": setting.ninput}
 
 
+def _watching(setting: Setting, inputs: bool, inputs_bar: bool = False, weights_bar: bool = False) -> Watching:
+    """What the kernel must know of the network."""
+    policy, known = setting.policy, setting.program.seen
+    key = (policy.sensors, policy.bias, setting.names, inputs, inputs_bar, weights_bar)
+    if key not in known:
+        specialised = setting.seen.poses and setting.program.specializes(setting.names)
+        poses = watched_poses(policy, setting.seen) if specialised else bool(setting.seen.poses)
+        known[key] = Watching(inputs, poses, inputs_bar, weights_bar)
+    return known[key]
+
+
 def _run(
     setting: Setting, q: Tensor, v: Tensor, inputs: Tensor | None, weights: Tensor, wrenches: Tensor | None,
     constants: Tensor | None,
@@ -50,7 +61,7 @@ def _run(
     rows |= outputs
     rows |= {"path_q": outputs["path_q"][1:], "path_v": outputs["path_v"][1:]}
     tables = _tables(setting, weights)
-    watching = Watching(inputs is not None, bool(setting.seen.poses))
+    watching = _watching(setting, inputs is not None)
     integers = {"steps": setting.steps, "every": setting.every}
     program.run("policy_rollout", len(q), rows, integers, constants, setting.names, watching, tables)
     if program.nonfinite == "raise":
@@ -64,7 +75,7 @@ class _InKernel(torch.autograd.Function):
         inputs, weights, wrenches, constants = tensors[2:]
         learned, fitted = ctx.needs_input_grad[4], ctx.needs_input_grad[6]
         batched = constants is not None and constants.ndim == 2
-        watching = Watching(inputs is not None, bool(setting.seen.poses), learned)
+        watching = _watching(setting, inputs is not None, ctx.needs_input_grad[3], learned)
         kernel = "policy_checkpoint_adjoint" if setting.every > 1 else "policy_rollout_adjoint"
         setting.program.prepare(kernel, wrenches is not None, fitted, batched, setting.names, watching)
         outputs = _run(setting, *tensors)
@@ -89,7 +100,9 @@ class _InKernel(torch.autograd.Function):
         rows["controls_bar"] = or_zeros(controls_bar, controls.shape, controls)
         results = {"q_bar": torch.empty_like(path_q[0]), "v_bar": torch.empty_like(path_v[0])}
         if inputs is not None:
-            rows["inputs"], results["inputs_bar"] = inputs, empty(inputs.shape, inputs.dtype)
+            rows["inputs"] = inputs
+        if watching.inputs_bar:
+            results["inputs_bar"] = empty(inputs.shape, inputs.dtype)
         if wrenches is not None:
             rows["wrenches"], results["wrenches_bar"] = wrenches, empty(wrenches.shape, wrenches.dtype)
         if watching.weights_bar:

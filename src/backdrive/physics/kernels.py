@@ -149,7 +149,9 @@ class Variant:
         if not self.constants_bar:
             names |= {"constants_bar"}
         if self.watching is None or not self.watching.inputs:
-            names |= {"inputs", "inputs_bar"}
+            names |= {"inputs"}
+        if self.watching is None or not self.watching.inputs_bar:
+            names |= {"inputs_bar"}
         if self.watching is None or not self.watching.weights_bar:
             names |= {"weights_bar"}
         return names

@@ -7,10 +7,11 @@ share, and every loop over layers, rows and columns is rolled: one kernel serves
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..compiler import carry, counters, loop, maximum, memory, select, tanh, when
+from ..compiler import carry, counters, loop, maximum, memory, select, tanh, when, workspace
 from .arrays import add_to, copy, local, zero
 from .poses import link_poses, link_poses_adjoint, pose_size
 from .world import World
@@ -53,10 +54,15 @@ class Given:
 
 @dataclass(frozen=True)
 class Watching:
-    """What a kernel must know of its network, besides the tables: whether it sees inputs and poses, and is learned."""
+    """What a kernel must know of its network, besides the tables.
+
+    inputs: whether it sees some. poses: pairs (observation, element of the poses), where kernels are specialised to
+    them; else whether there are any. inputs_bar, weights_bar: whether their gradients are wanted.
+    """
 
     inputs: bool
-    poses: bool
+    poses: bool | tuple[tuple[int, int], ...]
+    inputs_bar: bool = False
     weights_bar: bool = False
 
 
@@ -95,6 +101,7 @@ class Network:
                 for l in loop(self.nlayer):
                     self.all_neurons.at(tables.nneuron * k)[self._layer(l)[3]] = 1.0
         self.poses: Any = None
+        self.specialised = isinstance(watching.poses, tuple)
         if controls_bar is not None:
             self.seen_bar, self.all_bars = memory(self.nseen), memory(tables.nneuron * kept)
         if weights_bar is not None:
@@ -147,10 +154,17 @@ class Network:
             place, source = self._pair(k)
             neurons[place] = self.seen[source]
         if self.watching.poses:
-            self.poses = link_poses(self.world, q, v, indexed=True)
-            for k in loop(self.npose):
-                place, source = self._pair(self.nstate + k)
+            self.poses = link_poses(self.world, q, v, indexed=not self.specialised)
+            for place, source in self._watched():
                 neurons[place] = self.poses[source]
+
+    def _watched(self) -> Iterator[Any]:
+        """Pairs (observation, element of the poses)."""
+        if isinstance(self.watching.poses, tuple):
+            yield from self.watching.poses
+            return
+        for k in loop(self.npose):
+            yield self._pair(self.nstate + k)
 
     def _pair(self, k: Any) -> Any:
         return self.tables.ints.at(self.pairs + k * 2).get(0, 2)
@@ -194,10 +208,9 @@ class Network:
             copy(self.tables.ninput, self.seen_bar.at(nq + nv), self.inputs_bar.row(t))
         if self.watching.poses:
             size = (world.nlink + 1) * pose_size(1)
-            poses_bar = memory(size)
+            poses_bar = workspace(size) if self.specialised else memory(size)
             zero(size, poses_bar)
-            for k in loop(self.npose):
-                place, source = self._pair(self.nstate + k)
+            for place, source in self._watched():
                 poses_bar[source] = poses_bar[source] + neurons_bar[place]
             link_poses_adjoint(world, self.poses, poses_bar, q, [v], bars.q, [bars.v], bars.constants)
         if self.weights_bar is not None:
