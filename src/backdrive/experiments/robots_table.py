@@ -248,22 +248,29 @@ def measure(run: Run, world: World, settings: Settings, steps: int) -> list[dict
         def with_gradient(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
             here.gradient(policy, way, robots, steps)
 
-        scale = SECONDS / settings.seconds
-        seconds = {"without": _seconds(without, repeats, scale), "with": _seconds(with_gradient, repeats, scale)}
+        seconds = _seconds({"without": without, "with": with_gradient}, repeats, SECONDS / settings.seconds)
         table.append({"parameters": name, "robots": robots, "way": way, "dtype": str(dtype).split(".")[-1], **seconds})
         run.record(table=table)
     return table
 
 
-def _seconds(evaluate: Callable[[], None], repeats: int, scale: float) -> dict[str, float]:
-    """By the clock, and of the processor (of all threads), which other programs on the machine disturb less."""
-    taken, worked = [], []
+def _seconds(cases: dict[str, Callable[[], None]], repeats: int, scale: float) -> dict[str, dict[str, float]]:
+    """By the clock, and of the processor (of all threads), which other programs on the machine disturb less.
+
+    The cases take turns: what slows the machine down for a while slows down all of them.
+    """
+    taken: dict[str, list[float]] = {name: [] for name in cases}
+    worked: dict[str, list[float]] = {name: [] for name in cases}
     for _ in range(repeats):
-        began, before = time.perf_counter(), time.process_time()
-        evaluate()
-        taken.append(scale * (time.perf_counter() - began))
-        worked.append(scale * (time.process_time() - before))
-    return {"least": min(taken), "median": statistics.median(taken), "most": max(taken), "processor": min(worked)}
+        for name, evaluate in cases.items():
+            began, before = time.perf_counter(), time.process_time()
+            evaluate()
+            taken[name].append(scale * (time.perf_counter() - began))
+            worked[name].append(scale * (time.process_time() - before))
+    return {
+        name: {"least": min(x), "median": statistics.median(x), "most": max(x), "processor": min(worked[name])}
+        for name, x in taken.items()
+    }
 
 
 def compare(run: Run, table: list[dict[str, Any]]) -> None:
