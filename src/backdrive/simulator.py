@@ -304,13 +304,16 @@ class Simulator(nn.Module):
         call = _Call(self, state, parameters)
         with torch.no_grad():
             controls = call.controls(control).unsqueeze(0)
-            _, after, _ = call.evaluate("rollout", controls, None, operators.ONE_STEP)
-            step = (self._program.number, self._tangent, call.q, call.v, controls, after, call.constants, call.names)
+            step = (self._program.number, self._tangent, call.q, call.v, controls)
+            constants = (call.constants, call.names)
             euler = isinstance(self.integrator, SemiImplicitEuler) and not self.impacts and not self.sparse
-            if euler and self.model.nv and operators.plain_call():
-                found = euler_jacobians(*step)
-            else:
-                found = step_jacobians(*step)
+            euler = euler and self.model.nv > 0 and operators.plain_call()
+            found = None
+            if euler and not self._tangent.quaternions:  # without turns, it does not matter where the step ends
+                found = euler_jacobians(*step, call.q, *constants)
+            if found is None or not _all_finite(call.q, call.v, controls, found[0]):  # which the step reports on
+                _, after, _ = call.evaluate("rollout", controls, None, operators.ONE_STEP)
+                found = (euler_jacobians if euler else step_jacobians)(*step, after, *constants)
             A, B = call.finished(*found, dim=0)
         return A, B
 
@@ -542,6 +545,11 @@ class _Call:
         if self.unbatched:
             tensors = tuple(x.squeeze(dim) for x in tensors)
         return [x.to(self.device) for x in tensors]
+
+
+def _all_finite(*tensors: Tensor) -> bool:
+    """Or, if not, that it must be looked at more closely: their sum may overflow."""
+    return math.isfinite(sum(float(x.sum()) for x in tensors))
 
 
 def _require_count(name: str, n: object) -> None:

@@ -5,11 +5,11 @@
 """
 
 from .control import leave, loop, switch, when, while_any
-from .graph import Scalar, TraceError, Value, is_constant, traced
+from .graph import Graph, Scalar, TraceError, Value, is_constant, traced
 from .kernel import Executable, Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table, subroutine
 from .launch import run
 from .memory import Floats, Known, Masked, carry, counters, lane_count, memory, pack_number, picked, workspace
-from .reverse import vjp
+from .reverse import replay, vjp
 from .scalar import (
     absolute,
     any_lane,
@@ -30,9 +30,9 @@ from .scalar import (
 )
 
 __all__ = [
-    "Executable", "Floats", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked", "Rows",
+    "Executable", "Floats", "Graph", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked", "Rows",
     "Scalar", "Table", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
     "counters", "floor", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum",
-    "nearest", "pack_number", "picked", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "tanh",
+    "nearest", "pack_number", "picked", "replay", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "tanh",
     "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

@@ -35,7 +35,7 @@ def vjp(
             if index in bars:
                 _pull_back(tape, index, bars)
         gradient = [bars.get(x.index, 0.0) for x in leaves]
-    values = _replay(tape, inputs, [*outputs, *gradient])
+    values = replay(tape, inputs, [*outputs, *gradient])
     return values[: len(outputs)], values[len(outputs) :]
 
 
@@ -128,7 +128,7 @@ _REPLAY: dict[str, Callable[..., Any]] = {
 }
 
 
-def _replay(tape: Graph, inputs: Sequence[Scalar], wanted: Sequence[Scalar]) -> list[Scalar]:
+def replay(tape: Graph, inputs: Sequence[Scalar], wanted: Sequence[Scalar]) -> list[Scalar]:
     """Evaluate nodes of a scratch graph in the current graph, or on floats, in the order they were traced."""
 
     def on_tape(x: Scalar) -> bool:

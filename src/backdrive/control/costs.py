@@ -1,16 +1,27 @@
-"""What a motion costs: plain torch functions of one state and one control; torch differentiates them, twice."""
+"""What a motion costs: plain torch functions of one state and one control, differentiated twice.
+
+Those that are formulas become kernels (`formulas`); the others are mapped and differentiated by torch.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor
 from torch.func import vmap
 
 from .dynamics import Dynamics, as_dynamics
+from .fingerprints import fingerprint
+from .formulas import CostKernels, cost_kernels
+from .symbols import Symbols
+
+MOST_KNOWN = 100
+_known: WeakKeyDictionary[Dynamics, dict[tuple, CostKernels | None]] = WeakKeyDictionary()
+"""Of costs that were the same before: to call them with symbols takes longer than to look whether they are."""
 
 Stage = Callable[[Any, Tensor, Tensor], Tensor]
 Final = Callable[[Any], Tensor]
@@ -51,11 +62,11 @@ def quadratic(dynamics: Any, state: Any, Q: Tensor, R: Tensor, final: Tensor | N
     R = _weights("R", R, dynamics.nu, target)
 
     def stage(state: Any, u: Tensor, t: Tensor) -> Tensor:
-        delta = dynamics.difference(dynamics.pack(state), target)
+        delta = dynamics.difference(dynamics.flat(state), target)
         return 0.5 * (delta @ Q @ delta + u @ R @ u)
 
     def last(state: Any) -> Tensor:
-        delta = dynamics.difference(dynamics.pack(state), target)
+        delta = dynamics.difference(dynamics.flat(state), target)
         return 0.5 * delta @ end @ delta
 
     return Cost(stage, last)
@@ -95,9 +106,33 @@ class Bill:
         def near_final(change: Tensor, x: Tensor) -> Tensor:
             return final(dynamics.displace(x, change))
 
+        self._near = near_stage, near_final
+        self._kernels: CostKernels | None = None
+        self._asked: tuple | None = None
         # Rows are last in memory: torch is slow to add up a few numbers that lie beside each other.
         self._stage, self._final = vmap(stage, (1, 1, 0)), vmap(final, 1)
         self._near_stage, self._near_final = vmap(near_stage, (1, 1, 1, 0)), vmap(near_final, 1)
+
+    def _compiled(self, states: Tensor, controls: Tensor) -> CostKernels | None:
+        """For trajectories of these sizes; None where torch must do it."""
+        if states.requires_grad or controls.requires_grad:
+            return None
+        sizes = states.shape[-1], controls.shape[-1], states.dtype
+        if self._asked != sizes:
+            d = self.dynamics.difference(states[0, :1], states[0, :1]).shape[-1]
+            self._asked, self._kernels = sizes, self._find_kernels(*sizes, d)
+        return self._kernels
+
+    def _find_kernels(self, n: int, nu: int, dtype: torch.dtype, d: int) -> CostKernels | None:
+        stage, final = fingerprint(self.cost.stage), fingerprint(self.cost.final)
+        if stage is None or final is None:
+            return cost_kernels(*self._near, n, nu, d, dtype)
+        known, key = _known.setdefault(self.dynamics, {}), (stage, final, n, nu, dtype)
+        if key not in known:
+            if len(known) == MOST_KNOWN:
+                known.clear()
+            known[key] = cost_kernels(*self._near, n, nu, d, dtype)
+        return known[key]
 
     def _rows(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """States before all steps [n, T B], controls [nu, T B], and the numbers of the steps [T B]."""
@@ -107,6 +142,8 @@ class Bill:
 
     def total(self, states: Tensor, controls: Tensor) -> Tensor:
         """[B], differentiable; infinite where a motion is not finite."""
+        if (kernels := self._compiled(states, controls)) is not None:
+            return kernels.total(states, controls, self.start)
         stages = self._stage(*self._rows(states, controls)).view(controls.shape[:2])
         total = stages.sum(0) + self._final(_columns(states[-1]))
         return torch.where(torch.isfinite(total), total, torch.full_like(total, torch.inf))
@@ -116,6 +153,8 @@ class Bill:
 
         [T, B, nu + d + 1, nu + d + 1] and [B, d + 1, d + 1]
         """
+        if (kernels := self._compiled(states, controls)) is not None:
+            return kernels.expand(states, controls, self.start)
         steps, batch, nu = controls.shape
         d = self.dynamics.difference(states[0, :1], states[0, :1]).shape[-1]
         stage = _form(*_derivatives(self._near_stage, nu + d, *self._rows(states, controls)))
@@ -154,7 +193,7 @@ def _form(H: Tensor, g: Tensor) -> Tensor:
 
 
 def _number(name: str, value: Any) -> Tensor:
-    if not isinstance(value, Tensor):
+    if not isinstance(value, Tensor | Symbols):
         raise TypeError(f"{name} must return a tensor, got {type(value).__name__}")
     if value.ndim:
         raise ValueError(f"{name} must return one number for one state, a tensor of shape [], got {list(value.shape)}")

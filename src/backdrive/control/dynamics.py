@@ -43,6 +43,10 @@ class Dynamics:
             raise TypeError(f"state must be a tensor [n] or [B, n], got {type(state).__name__}")
         return state
 
+    def flat(self, state: Any) -> Tensor:
+        """The same of what `unpack` made, unchecked."""
+        return state
+
     def unpack(self, x: Tensor) -> Any:
         """The states as the user, and his cost, know them."""
         return x
@@ -107,7 +111,10 @@ class SimulatedDynamics(Dynamics):
                 raise ValueError(f"{name} must be [{n}] or [B, {n}], got {list(x.shape)}")
         if q.shape[:-1] != v.shape[:-1]:
             raise ValueError(f"state.q and state.v must have the same batch, got {list(q.shape)} and {list(v.shape)}")
-        return torch.cat([q, v], -1)
+        return self.flat(state)
+
+    def flat(self, state: Any) -> Tensor:
+        return torch.cat(tuple(state), -1)
 
     def unpack(self, x: Tensor) -> State:
         return State(x[..., : self.nq], x[..., self.nq :])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,6 +17,8 @@ from ..model import checks
 from .problem import Problem, Solution, whole_number
 from .result import Outcome
 from .riccati import Policy, backward
+
+Array = np.ndarray
 
 ARMIJO = 1e-4  # part of the promised decrease that a step must bring
 EXACT = 1e-22  # a cost so small beside that at the start is rounding
@@ -54,7 +57,7 @@ class ILQR:
 
     def solve(self, problem: Problem, controls: Tensor) -> Solution:
         search = _Search(self, problem, controls)
-        problem.record(search.cost)
+        problem.record(torch.from_numpy(search.cost))
         for _ in range(self.max_iterations):
             at = search.unfinished()
             if len(at) == 0:
@@ -64,143 +67,160 @@ class ILQR:
             at, policy = search.stop_where_converged(at, policy)
             if len(search.unfinished()):
                 search.improve(at, policy)
-                problem.record(search.cost)
-        outcomes = [code or Outcome.MAX_ITERATIONS for code in search.codes]
-        return Solution(search.controls, search.states, search.cost, search.iterations, outcomes, search.gains)
+                problem.record(torch.from_numpy(search.cost))
+        return search.solution()
 
 
 class _Search:
-    """The trajectories of all B environments, the problem about them to second order, and which are finished."""
+    """The trajectories of all B environments, the problem about them to second order, and which are finished.
+
+    Arrays are numpy's, whose operators on a few numbers take a fraction of torch's time; the methods of `Dynamics` and
+    the costs see them as tensors. `at`: the numbers of some environments, in order.
+    """
 
     def __init__(self, method: ILQR, problem: Problem, controls: Tensor) -> None:
-        self.method, self.problem, self.controls = method, problem, controls.clone()
-        steps, batch, nu = controls.shape
-        x, bill, dynamics = problem.x, problem.bill, problem.dynamics
-        self.states = dynamics.rollout(x, controls)
-        self.cost = bill.total(self.states, controls)
-        self.floor = EXACT * self.cost.abs()
-        d = dynamics.difference(x[:1], x[:1]).shape[-1]
-        self.F, self.H = x.new_empty(steps, batch, d, nu + d), x.new_empty(steps, batch, nu + d + 1, nu + d + 1)
-        self.end = x.new_empty(batch, d + 1, d + 1)
-        self.stale = torch.ones(batch, dtype=torch.bool)
-        self.gains = x.new_zeros(steps, batch, nu, d)
-        self.level, self.factor = x.new_zeros(batch), x.new_ones(batch)  # of regularisation: μ, and how it changes
-        self.iterations = torch.zeros(batch, dtype=torch.int64)
+        self.method, self.problem = method, problem
+        batch, x = controls.shape[1], problem.x
+        states = problem.dynamics.rollout(x, controls)
+        self.states, self.controls = states.numpy(), controls.numpy().copy()
+        self.cost = problem.bill.total(states, controls).numpy()
+        self.floor = EXACT * np.abs(self.cost)
+        self.F, self.H, self.end, self.gains = (np.empty(0),) * 4  # made by the first `differentiate`, `find_policy`
+        self.stale = np.ones(batch, dtype=bool)
+        self.level, self.factor = np.zeros_like(self.cost), np.ones_like(self.cost)  # of regularisation: μ, its change
+        self.raised = np.zeros(batch, dtype=bool)
+        self.iterations = np.zeros(batch, dtype=np.int64)
+        self.limits = problem.low.numpy(), problem.high.numpy()
         self.codes: list[Outcome | None] = [None] * batch
-        self._end(torch.nonzero(~torch.isfinite(self.cost)).flatten(), Outcome.DIVERGED)
+        self._end(np.flatnonzero(~np.isfinite(self.cost)), Outcome.DIVERGED)
 
-    def unfinished(self) -> Tensor:
-        return torch.tensor([b for b, code in enumerate(self.codes) if code is None], dtype=torch.int64)
+    def unfinished(self) -> Array:
+        return np.array([b for b, code in enumerate(self.codes) if code is None], dtype=np.int64)
 
-    def _end(self, at: Tensor, code: Outcome) -> None:
+    def _end(self, at: Array, code: Outcome) -> None:
         for b in at.tolist():
             self.codes[b] = code
 
-    def differentiate(self, at: Tensor) -> None:
+    def _of(self, at: Array, *arrays: Array) -> list[Array]:
+        """Of arrays [T, B, ...], those environments."""
+        return list(arrays) if len(at) == len(self.codes) else [x[:, at] for x in arrays]
+
+    def differentiate(self, at: Array) -> None:
         """Linearise about the trajectories that have changed."""
         at = at[self.stale[at]]
         if len(at) == 0:
             return
-        steps = len(self.controls)
-        states, controls = self.states[:, at], self.controls[:, at]
+        states, controls = map(torch.from_numpy, self._of(at, self.states, self.controls))
         A, B = self.problem.dynamics.linearize(states[:-1].flatten(0, 1), controls.flatten(0, 1))
-        self.F[:, at] = torch.cat([B, A], -1).unflatten(0, (steps, len(at)))
-        self.H[:, at], self.end[at] = self.problem.bill.expand(states, controls)
+        F = torch.cat([B, A], -1).unflatten(0, controls.shape[:2]).numpy()
+        H, end = (x.numpy() for x in self.problem.bill.expand(states, controls))
+        if len(at) == len(self.codes):
+            self.F, self.H, self.end = F, H, end
+        else:
+            if not self.F.size:  # environments have diverged at the start: they have no derivatives
+                self.F, self.H, self.end = (
+                    np.zeros((*x.shape[:k], len(self.codes), *x.shape[k + 1 :]), x.dtype)
+                    for x, k in ((F, 1), (H, 1), (end, 0))
+                )
+            self.F[:, at], self.H[:, at], self.end[at] = F, H, end
         self.stale[at] = False
 
-    def find_policy(self, at: Tensor) -> tuple[Tensor, Policy]:
+    def find_policy(self, at: Array) -> tuple[Array, Policy]:
         """The policies of all environments for which there are some, with as much regularisation as they need."""
         policy = self._backward(at)
-        self.raised = torch.zeros(len(self.cost), dtype=torch.bool)
-        while not bool(policy.sound.all()):
-            wrong = torch.nonzero(~policy.sound).flatten()
+        self.raised[:] = False
+        while not policy.sound.all():
+            wrong = np.flatnonzero(~policy.sound)
             self._raise_level(at[wrong])
             self.raised[at[wrong]] = True
             hopeless = self.level[at[wrong]] > self.method.most_regularization
             self._end(at[wrong[hopeless]], Outcome.NOT_CONVEX)
             again = wrong[~hopeless]
             if len(again):
-                for whole, part in zip(_parts(policy), _parts(self._backward(at[again])), strict=True):
-                    whole[..., again] = part
-            kept = torch.ones(len(at), dtype=torch.bool)
+                part = self._backward(at[again])
+                policy.gains[:, again], policy.feedforward[:, again] = part.gains, part.feedforward
+                policy.expected[again], policy.slope[again] = part.expected, part.slope
+                policy.sound[again] = part.sound
+            kept = np.ones(len(at), dtype=bool)
             kept[wrong[hopeless]] = False
-            at, policy = at[kept], _select(policy, kept)
-        self.gains[:, at] = policy.gains
+            at, policy = at[kept], policy.of(kept)
+        if len(at) == len(self.codes):
+            self.gains = policy.gains
+        else:
+            if not self.gains.size:
+                self.gains = np.zeros((len(self.controls), len(self.codes), *policy.gains.shape[2:]), self.cost.dtype)
+            self.gains[:, at] = policy.gains
         return at, policy
 
-    def _backward(self, at: Tensor) -> Policy:
-        low = high = None
-        if self.problem.limited:
-            now = self.controls[:, at]
-            low, high = self.problem.low - now, self.problem.high - now
-        level = torch.stack([weight * self.level[at] for weight in self.method.regularization], -1)
-        everyone = len(at) == len(self.cost)
-        F, H, end = (self.F, self.H, self.end) if everyone else (self.F[:, at], self.H[:, at], self.end[at])
-        return backward(F, H, end, low, high, level)
+    def _backward(self, at: Array) -> Policy:
+        F, H, now = self._of(at, self.F, self.H, self.controls)
+        end = self.end if len(at) == len(self.codes) else self.end[at]
+        low, high = (edge - now for edge in self.limits) if self.problem.limited else (None, None)
+        return backward(F, H, end, low, high, np.outer(self.level[at], self.method.regularization))
 
-    def stop_where_converged(self, at: Tensor, policy: Policy) -> tuple[Tensor, Policy]:
+    def stop_where_converged(self, at: Array, policy: Policy) -> tuple[Array, Policy]:
         """Leave out environments whose cost is not expected to fall: they are done, or regularised too much."""
-        cost = self.cost[at]
-        tolerance = max(self.method.tolerance, 16 * torch.finfo(cost.dtype).eps)
-        small = (-policy.expected <= tolerance * cost.abs()) | (cost.abs() < self.floor[at])
+        cost = np.abs(self.cost[at])
+        tolerance = max(self.method.tolerance, 16 * float(np.finfo(cost.dtype).eps))
+        small = (-policy.expected <= tolerance * cost) | (cost < self.floor[at])
+        if not small.any():
+            return at, policy
         done = small & ((self.level[at] == 0) | self.raised[at])
         self._end(at[done], Outcome.CONVERGED)
         self._lower_level(at[small & ~done])
-        return at[~small], _select(policy, ~small)
+        return at[~small], policy.of(~small)
 
-    def improve(self, at: Tensor, policy: Policy) -> None:
+    def improve(self, at: Array, policy: Policy) -> None:
         """A step of every environment, of the first size that lowers its cost by enough, if any does."""
         self.iterations[self.unfinished()] += 1
         sizes, group = self.method.step_sizes, 0
         while len(at) and group < len(sizes):
             count = max(1, min(self.problem.dynamics.lanes // len(at), len(sizes) - group))
-            tried = torch.tensor(sizes[group : group + count], dtype=self.cost.dtype)
+            taken = self._try(at, policy, np.array(sizes[group : group + count], dtype=self.cost.dtype))
             group += count
-            taken = self._try(at, policy, tried)
-            at, policy = at[~taken], _select(policy, ~taken)
-        self._raise_level(at)
-        self._end(at[self.level[at] > self.method.most_regularization], Outcome.LINE_SEARCH_FAILED)
+            if taken.any():
+                at, policy = at[~taken], policy.of(~taken)
+        if len(at):
+            self._raise_level(at)
+            self._end(at[self.level[at] > self.method.most_regularization], Outcome.LINE_SEARCH_FAILED)
 
-    def _try(self, at: Tensor, policy: Policy, sizes: Tensor) -> Tensor:
+    def _try(self, at: Array, policy: Policy, sizes: Array) -> Array:
         """Step sizes [S] for all environments in one batch; which of these have moved."""
         problem, count = self.problem, len(sizes)
-        start, origin, now = problem.x[at], self.states[:, at], self.controls[:, at]
-        wanted = (now + sizes.view(-1, 1, 1, 1) * policy.feedforward).transpose(0, 1).flatten(1, 2)  # [T, S b, nu]
-        gains, origin = policy.gains.repeat(1, count, 1, 1), origin.repeat(1, count, 1)
+        origin, now = self._of(at, self.states, self.controls)
+        steps, batch, nu = now.shape
+        wanted = (now[:, None] + sizes[:, None, None] * policy.feedforward[:, None]).reshape(steps, -1, nu)
+        start, gains, origin = problem.x[at], torch.from_numpy(policy.gains), torch.from_numpy(origin)
         states, controls = problem.dynamics.track(
-            start.repeat(count, 1), wanted, gains, origin, problem.low, problem.high
-        )
-        cost = problem.bill.total(states, controls).view(count, -1)
-        promised = ARMIJO * sizes.unsqueeze(-1) * policy.slope
-        good = (cost <= self.cost[at] + promised) & (cost < self.cost[at])
-        taken, which = good.any(0), good.int().argmax(0)  # the first: how many are tried together must not matter
-        best = cost.gather(0, which.unsqueeze(0)).squeeze(0)
-        chosen = (which * len(at) + torch.arange(len(at)))[taken]
-        moved = at[taken]
-        self.states[:, moved], self.controls[:, moved] = states[:, chosen], controls[:, chosen]
-        self.cost[moved], self.stale[moved] = best[taken], True
-        self._lower_level(moved[sizes[which[taken]] >= GOOD_STEP])
+            start.repeat(count, 1), torch.from_numpy(wanted), gains.repeat(1, count, 1, 1), origin.repeat(1, count, 1),
+            problem.low, problem.high,
+        )  # fmt: skip
+        cost, before = problem.bill.total(states, controls).numpy().reshape(count, batch), self.cost[at]
+        promised = ARMIJO * sizes[:, None] * policy.slope
+        good = (cost <= before + promised) & (cost < before)
+        taken, which = good.any(0), good.argmax(0)  # the first: how many are tried together must not matter
+        moved, which = at[taken], which[taken]
+        chosen = which * batch + np.flatnonzero(taken)
+        self.states[:, moved], self.controls[:, moved] = states.numpy()[:, chosen], controls.numpy()[:, chosen]
+        self.cost[moved], self.stale[moved] = cost[which, np.flatnonzero(taken)], True
+        self._lower_level(moved[sizes[which] >= GOOD_STEP])
         return taken
 
-    def _raise_level(self, at: Tensor) -> None:
-        self.factor[at] = GROWTH * self.factor[at].clamp_min(1.0)
-        self.level[at] = (self.level[at] * self.factor[at]).clamp_min(self.method.least_regularization)
+    def _raise_level(self, at: Array) -> None:
+        self.factor[at] = GROWTH * np.maximum(self.factor[at], 1.0)
+        self.level[at] = np.maximum(self.level[at] * self.factor[at], self.method.least_regularization)
 
-    def _lower_level(self, at: Tensor) -> None:
-        self.factor[at] = self.factor[at].clamp_max(1.0) / GROWTH
+    def _lower_level(self, at: Array) -> None:
+        self.factor[at] = np.minimum(self.factor[at], 1.0) / GROWTH
         level = self.level[at] * self.factor[at]
-        self.level[at] = torch.where(level < self.method.least_regularization, 0.0, level)
+        self.level[at] = np.where(level < self.method.least_regularization, 0.0, level)
 
-
-def _parts(policy: Policy) -> list[Tensor]:
-    """Views of everything in a policy, with the environments last."""
-    return [policy.gains.movedim(1, -1), policy.feedforward.movedim(1, -1), policy.expected, policy.slope, policy.sound]
-
-
-def _select(policy: Policy, which: Tensor) -> Policy:
-    if bool(which.all()):
-        return policy
-    return Policy(
-        policy.gains[:, which], policy.feedforward[:, which], policy.expected[which], policy.slope[which],
-        policy.sound[which],
-    )  # fmt: skip
+    def solution(self) -> Solution:
+        outcomes = [code or Outcome.MAX_ITERATIONS for code in self.codes]
+        gains = self.gains
+        if not gains.size:  # nothing was finite
+            d = self.problem.dynamics.difference(self.problem.x[:1], self.problem.x[:1]).shape[-1]
+            gains = np.zeros((*self.controls.shape, d), self.cost.dtype)
+        arrays = (self.controls, self.states, self.cost, self.iterations)
+        controls, states, cost, iterations = map(torch.from_numpy, arrays)
+        return Solution(controls, states, cost, iterations, outcomes, torch.from_numpy(gains))

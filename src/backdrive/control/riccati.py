@@ -18,12 +18,14 @@ import os
 from dataclasses import dataclass
 from typing import Any
 
-import torch
-from torch import Tensor
+import numpy as np
 
 from ..compiler import Executable, Integer, Kernel, Rows, is_finite, loop, memory, run, select
 from .boxqp import factor, inner, solve_box, substitute
 
+Array = np.ndarray
+
+CORES = os.cpu_count() or 1
 THREAD_WORK = 200_000  # multiplications from which on another thread pays
 
 
@@ -35,11 +37,19 @@ class Policy:
     sound: [B], bool: the form was convex in all controls; else the policy is of no use.
     """
 
-    gains: Tensor
-    feedforward: Tensor
-    expected: Tensor
-    slope: Tensor
-    sound: Tensor
+    gains: Array
+    feedforward: Array
+    expected: Array
+    slope: Array
+    sound: Array
+
+    def of(self, which: Array) -> Policy:
+        """Those of some environments: bool [B]."""
+        if which.all():
+            return self
+        return Policy(
+            self.gains[:, which], self.feedforward[:, which], self.expected[which], self.slope[which], self.sound[which]
+        )
 
 
 def recursion(
@@ -122,28 +132,26 @@ def _executable(limited: bool, bits: int) -> Executable:
     return Kernel("riccati", [*rows, *integers], body, unroll=False, key=f"limited={limited}").build(bits)
 
 
-def backward(
-    F: Tensor, H: Tensor, end: Tensor, low: Tensor | None, high: Tensor | None, regularization: Tensor
-) -> Policy:
+def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | None, regularization: Array) -> Policy:
     """The best policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
 
     low, high: [T, B, nu], bounds of δu; None: there are none. regularization: [B, 2], on the state and on the control.
     """
     steps, batch, d, w = F.shape
-    nu = w - d
-    gains, feedforward = F.new_empty(steps, batch, nu * d), F.new_empty(steps, batch, nu)
-    numbers = F.new_empty(batch, 3)
+    nu, dtype = w - d, F.dtype
+    gains, feedforward = np.empty((steps, batch, nu, d), dtype), np.empty((steps, batch, nu), dtype)
+    numbers = np.empty((batch, 3), dtype)
     limited = low is not None and high is not None
     bounds = {"low": low, "high": high} if limited else dict.fromkeys(("low", "high"), feedforward)
-    rows: dict[str, Any] = {
-        "F": F.flatten(-2), "H": H.flatten(-2), "end": end.flatten(-2), **bounds,
-        "regularization": regularization, "gains": gains, "feedforward": feedforward, "numbers": numbers,
-    }  # fmt: skip
-    rows = {name: x.contiguous() for name, x in rows.items()}
+    over_time = {"F": F, "H": H, **bounds, "gains": gains, "feedforward": feedforward}
+    once = {"end": end, "regularization": regularization, "numbers": numbers}
     values: dict[str, Any] = {"steps": steps, "d": d, "nu": nu}
-    for name, x in rows.items():
-        values[name] = (x.data_ptr(), x.stride(-2), x.stride(0) if x.ndim == 3 else 0)
-    threads = min(os.cpu_count() or 1, 1 + steps * batch * w**3 // THREAD_WORK)
-    run(_executable(limited, 64 if F.dtype == torch.float64 else 32), batch, threads, values)
-    expected, slope, sound = numbers.unbind(-1)
-    return Policy(gains.unflatten(-1, (nu, d)), feedforward, expected, slope, sound > 0.5)
+    in_use = []  # copies must live until the kernel has run
+    for name, x in (*over_time.items(), *once.items()):
+        x = np.ascontiguousarray(x, dtype)
+        in_use.append(x)
+        size = x.size // batch if name in once else x.size // (batch * steps)
+        values[name] = (x.ctypes.data, size, 0 if name in once else batch * size)
+    threads = min(CORES, 1 + steps * batch * w**3 // THREAD_WORK)
+    run(_executable(limited, 8 * dtype.itemsize), batch, threads, values)
+    return Policy(gains, feedforward, numbers[:, 0], numbers[:, 1], numbers[:, 2] > 0.5)

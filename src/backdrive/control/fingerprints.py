@@ -1,0 +1,82 @@
+"""Whether a function would still do the same: what its code refers to, as far as that can be told for certain."""
+
+from __future__ import annotations
+
+import functools
+import math
+from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+MOST_NUMBERS = 1000  # of a tensor that is compared by its values
+_PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, torch.dtype, torch.device)
+_MODULES = (torch, math, np, torch.nn.functional, torch.linalg)
+_LIBRARIES = ("builtins", "torch", "numpy", __name__.split(".")[0])  # whose classes do not change
+_MISSING = object()
+
+
+class UnknownError(Exception):
+    """Something that may change unnoticed."""
+
+
+def fingerprint(function: Any) -> tuple | None:
+    """Equal for functions (or no function) that do the same; None if that cannot be told.
+
+    Its code, and the values of everything outside of it that it names: numbers, texts, tensors, tuples and lists of
+    them, functions, and the modules of torch, numpy and math. An object with attributes may change, so that nothing can
+    be told.
+    """
+    try:
+        return _of(function, ())
+    except UnknownError:
+        return None
+
+
+def _of(x: Any, within: tuple) -> Any:
+    if isinstance(x, _PLAIN):
+        return type(x), repr(x)
+    if isinstance(x, FunctionType):
+        return _of_function(x, within)
+    if isinstance(x, Tensor) and type(x) is Tensor and x.numel() <= MOST_NUMBERS and x.layout is torch.strided:
+        return "tensor", x.dtype, x.shape, tuple(x.detach().flatten().tolist())
+    if type(x) is np.ndarray and x.size <= MOST_NUMBERS and x.dtype.kind in "biuf":
+        return "array", x.dtype, x.shape, tuple(x.ravel().tolist())
+    if isinstance(x, np.number):
+        return x.dtype, x.item()
+    if type(x) in (tuple, list):
+        return type(x), *(_of(item, within) for item in x)
+    if isinstance(x, ModuleType) and x in _MODULES:
+        return x
+    if isinstance(x, BuiltinFunctionType) and isinstance(x.__self__, ModuleType | type | None):
+        return x
+    if isinstance(x, type) and x.__module__.split(".")[0] in _LIBRARIES:
+        return x
+    raise UnknownError
+
+
+def _of_function(function: FunctionType, within: tuple) -> tuple:
+    code = function.__code__
+    if code in within:  # it calls itself
+        return (code,)
+    within = (*within, code)
+    cells = function.__closure__ or ()
+    try:
+        named = [cell.cell_contents for cell in cells]
+    except ValueError:  # not there yet
+        raise UnknownError from None
+    for name in _names(code):
+        x = function.__globals__.get(name, _MISSING)
+        if x is not _MISSING:
+            named.append(x)
+    defaults = [*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()]
+    return code, *(_of(x, within) for x in (*named, *defaults))
+
+
+@functools.cache
+def _names(code: CodeType) -> tuple[str, ...]:
+    """Of global variables, or of attributes that may be called the same."""
+    inside = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
+    return tuple(dict.fromkeys([*code.co_names, *inside]))

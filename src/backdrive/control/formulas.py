@@ -1,0 +1,162 @@
+"""Costs that are formulas, as kernels: their sums over motions, and their derivatives to second order, in one call.
+
+Most of the time of a small plan would go to torch, whose operators take microseconds for a few numbers, and
+differentiating twice calls hundreds of them. A kernel is made for a formula, whatever the numbers in it: the user's
+function is called anew for every plan, so that what it refers to may change.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..compiler import (
+    Executable,
+    Integer,
+    Kernel,
+    Number,
+    Rows,
+    Scalar,
+    Table,
+    carry,
+    is_finite,
+    loop,
+    replay,
+    run,
+    select,
+    to_float,
+    vjp,
+)
+from .symbols import Formula
+
+MOST_WORK = 60_000  # nodes times derivatives: beyond, compilation takes seconds
+
+
+class CostKernels:
+    """The kernels of a stage's and a final cost, and the numbers in them.
+
+    stage: of the changes (δu, δx), the state, the control, and the number of the step; final: of δx and the state.
+    """
+
+    def __init__(self, stage: Formula, final: Formula, sizes: tuple[int, int, int]) -> None:
+        self.stage, self.final, self.sizes, dtype = stage, final, sizes, stage.dtype
+        self.constants = torch.tensor([*stage.constants, *final.constants, 0.0], dtype=dtype)
+        self.bits = 64 if dtype == torch.float64 else 32
+        self.key = (stage.key, len(stage.constants), final.key, self.bits)
+
+    def total(self, states: Tensor, controls: Tensor, start: int) -> Tensor:
+        """[B]; infinite where a motion is not finite."""
+        out = states.new_empty(states.shape[1], 1)
+        self._run("total", states, controls, start, out=out)
+        return out.squeeze(-1)
+
+    def expand(self, states: Tensor, controls: Tensor, start: int) -> tuple[Tensor, Tensor]:
+        """See `Bill.expand`."""
+        (steps, batch, nu), d = controls.shape, self.sizes[2]
+        H, end = states.new_empty(steps, batch, (nu + d + 1) ** 2), states.new_empty(batch, (d + 1) ** 2)
+        self._run("expand", states, controls, start, H=H, end=end)
+        return H.unflatten(-1, (nu + d + 1, nu + d + 1)), end.unflatten(-1, (d + 1, d + 1))
+
+    def _run(self, name: str, states: Tensor, controls: Tensor, start: int, **out: Tensor) -> None:
+        executable = _built.get((name, self.key))
+        if executable is None:
+            executable = _built[name, self.key] = self._build(name)
+        rows = {"states": states.contiguous(), "controls": controls.contiguous(), **out}
+        values: dict[str, Any] = {"constants": self.constants.data_ptr(), "begin": start, "steps": len(controls)}
+        for row, x in rows.items():
+            values[row] = (x.data_ptr(), x.stride(-2), x.stride(0) if x.ndim == 3 else 0)
+        run(executable, states.shape[1], 1, values)
+
+    def _build(self, name: str) -> Executable:
+        outputs = ("out",) if name == "total" else ("H", "end")
+        arguments = [Rows("states"), Rows("controls"), *(Rows(x, writable=True) for x in outputs)]
+        body = functools.partial(add_up if name == "total" else differentiate, self.stage, self.final, self.sizes)
+        key = hashlib.sha256(repr(self.key).encode()).hexdigest()
+        others = [Table("constants"), Number("begin"), Integer("steps")]
+        return Kernel(f"cost_{name}", [*arguments, *others], body, key=key).build(self.bits)
+
+
+_built: dict[tuple, Executable] = {}
+
+
+def cost_kernels(
+    stage: Callable[..., Any], final: Callable[..., Any], n: int, nu: int, d: int, dtype: torch.dtype
+) -> CostKernels | None:
+    """None where a cost is no formula of those functions that there are symbols for, or too long a one."""
+    try:
+        of_stage, of_final = Formula(stage, (nu + d, n, nu, 0), dtype), Formula(final, (d, n), dtype)
+    except Exception:  # whatever a user's function says to symbols: torch gives it tensors
+        return None
+    if (len(of_stage.tape.nodes) + len(of_final.tape.nodes)) * (nu + d) > MOST_WORK:
+        return None
+    return CostKernels(of_stage, of_final, (n, nu, d))
+
+
+def add_up(
+    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, out: Any, constants: Any,
+    begin: Any, steps: Any,
+) -> None:  # fmt: skip
+    """Kernel: the cost of a motion."""
+    total = carry(1)
+    total[0] = 0.0
+    for t in loop(steps):
+        of_stage = _stage(stage, sizes, states, controls, constants, begin, t)
+        total[0] = total[0] + of_stage(*[0.0] * (sizes[1] + sizes[2]))[0]
+    total[0] = total[0] + _final(stage, final, sizes, states, constants, steps)(*[0.0] * sizes[2])[0]
+    out[0] = select(is_finite(total[0]), total[0], float("inf"))
+
+
+def differentiate(
+    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, H: Any, end: Any,
+    constants: Any, begin: Any, steps: Any,
+) -> None:  # fmt: skip
+    """Kernel: forms of (δu, δx, 1) for every step, and of (δx, 1) at the end."""
+    for t in loop(steps):
+        _write_form(H.row(t), _stage(stage, sizes, states, controls, constants, begin, t), sizes[1] + sizes[2])
+    _write_form(end, _final(stage, final, sizes, states, constants, steps), sizes[2])
+
+
+Function = Callable[..., list[Scalar]]
+
+
+def _stage(
+    stage: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, constants: Any, begin: Any, t: Any
+) -> Function:
+    """The cost of step t as a function of (δu, δx)."""
+    n, nu, _ = sizes
+    x, u = states.row(t), controls.row(t)
+    given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + begin]
+    given += [constants[k] for k in range(len(stage.constants))]
+    return lambda *change: replay(stage.tape, [*change, *given], [stage.value])
+
+
+def _final(
+    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, constants: Any, steps: Any
+) -> Function:
+    """The cost of the last state as a function of δx."""
+    x, first = states.row(steps), len(stage.constants)
+    given = [x[k] for k in range(sizes[0])] + [constants[first + k] for k in range(len(final.constants))]
+    return lambda *change: replay(final.tape, [*change, *given], [final.value])
+
+
+def _write_form(out: Any, function: Function, size: int) -> None:
+    """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column."""
+    origin, row = [0.0] * size, size + 1
+
+    def gradient(*change: Scalar) -> list[Scalar]:
+        return vjp(function, change, [1.0])[1]
+
+    g = gradient(*origin)
+    for i in range(size):
+        (_, second) = vjp(lambda *change, i=i: [gradient(*change)[i]], origin, [1.0])
+        for j in range(i + 1):
+            out[i * row + j] = second[j]
+            out[j * row + i] = second[j]
+        out[i * row + size] = g[i]
+        out[size * row + i] = g[i]
+    out[size * row + size] = 0.0
