@@ -30,9 +30,9 @@ from .scalar import (
 )
 
 __all__ = [
-    "Executable", "Floats", "Graph", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked", "Rows",
-    "Scalar", "Table", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
+    "Executable", "Floats", "Graph", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked",
+    "Rows", "Scalar", "Table", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
     "counters", "floor", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum",
-    "nearest", "pack_number", "picked", "replay", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch", "tanh",
-    "to_float", "traced", "vjp", "when", "while_any", "workspace",
+    "nearest", "pack_number", "picked", "replay", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch",
+    "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

@@ -109,9 +109,7 @@ class Bill:
         self._near = near_stage, near_final
         self._kernels: CostKernels | None = None
         self._asked: tuple | None = None
-        # Rows are last in memory: torch is slow to add up a few numbers that lie beside each other.
-        self._stage, self._final = vmap(stage, (1, 1, 0)), vmap(final, 1)
-        self._near_stage, self._near_final = vmap(near_stage, (1, 1, 1, 0)), vmap(near_final, 1)
+        self._one = stage, final
 
     def _compiled(self, states: Tensor, controls: Tensor) -> CostKernels | None:
         """For trajectories of these sizes; None where torch must do it."""
@@ -135,7 +133,10 @@ class Bill:
         return known[key]
 
     def _rows(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """States before all steps [n, T B], controls [nu, T B], and the numbers of the steps [T B]."""
+        """States before all steps [n, T B], controls [nu, T B], and the numbers of the steps [T B].
+
+        Rows are last in memory: torch is slow to add up a few numbers that lie beside each other.
+        """
         steps, batch, _ = controls.shape
         time = torch.arange(self.start, self.start + steps, dtype=states.dtype).repeat_interleave(batch)
         return _columns(states[:-1].flatten(0, 1)), _columns(controls.flatten(0, 1)), time
@@ -144,8 +145,8 @@ class Bill:
         """[B], differentiable; infinite where a motion is not finite."""
         if (kernels := self._compiled(states, controls)) is not None:
             return kernels.total(states, controls, self.start)
-        stages = self._stage(*self._rows(states, controls)).view(controls.shape[:2])
-        total = stages.sum(0) + self._final(_columns(states[-1]))
+        stage, final = vmap(self._one[0], (1, 1, 0)), vmap(self._one[1], 1)
+        total = stage(*self._rows(states, controls)).view(controls.shape[:2]).sum(0) + final(_columns(states[-1]))
         return torch.where(torch.isfinite(total), total, torch.full_like(total, torch.inf))
 
     def expand(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor]:
@@ -157,8 +158,9 @@ class Bill:
             return kernels.expand(states, controls, self.start)
         steps, batch, nu = controls.shape
         d = self.dynamics.difference(states[0, :1], states[0, :1]).shape[-1]
-        stage = _form(*_derivatives(self._near_stage, nu + d, *self._rows(states, controls)))
-        return stage.unflatten(0, (steps, batch)), _form(*_derivatives(self._near_final, d, _columns(states[-1])))
+        near_stage, near_final = vmap(self._near[0], (1, 1, 1, 0)), vmap(self._near[1], 1)
+        stage = _form(*_derivatives(near_stage, nu + d, *self._rows(states, controls)))
+        return stage.unflatten(0, (steps, batch)), _form(*_derivatives(near_final, d, _columns(states[-1])))
 
 
 def _columns(x: Tensor) -> Tensor:
@@ -192,7 +194,7 @@ def _form(H: Tensor, g: Tensor) -> Tensor:
     return out
 
 
-def _number(name: str, value: Any) -> Tensor:
+def _number(name: str, value: Any) -> Any:
     if not isinstance(value, Tensor | Symbols):
         raise TypeError(f"{name} must return a tensor, got {type(value).__name__}")
     if value.ndim:

@@ -32,6 +32,7 @@ from ..compiler import (
     to_float,
     vjp,
 )
+from ..compiler.kernel import Argument
 from .symbols import Formula
 
 MOST_WORK = 60_000  # nodes times derivatives: beyond, compilation takes seconds
@@ -74,11 +75,11 @@ class CostKernels:
 
     def _build(self, name: str) -> Executable:
         outputs = ("out",) if name == "total" else ("H", "end")
-        arguments = [Rows("states"), Rows("controls"), *(Rows(x, writable=True) for x in outputs)]
+        arguments: list[Argument] = [Rows("states"), Rows("controls"), *(Rows(x, writable=True) for x in outputs)]
         body = functools.partial(add_up if name == "total" else differentiate, self.stage, self.final, self.sizes)
         key = hashlib.sha256(repr(self.key).encode()).hexdigest()
-        others = [Table("constants"), Number("begin"), Integer("steps")]
-        return Kernel(f"cost_{name}", [*arguments, *others], body, key=key).build(self.bits)
+        arguments += [Table("constants"), Number("begin"), Integer("steps")]
+        return Kernel(f"cost_{name}", arguments, body, key=key).build(self.bits)
 
 
 _built: dict[tuple, Executable] = {}

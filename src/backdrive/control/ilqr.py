@@ -190,11 +190,11 @@ class _Search:
         origin, now = self._of(at, self.states, self.controls)
         steps, batch, nu = now.shape
         wanted = (now[:, None] + sizes[:, None, None] * policy.feedforward[:, None]).reshape(steps, -1, nu)
-        start, gains, origin = problem.x[at], torch.from_numpy(policy.gains), torch.from_numpy(origin)
+        start = problem.x if batch == len(self.codes) else problem.x[at]
+        gains, around = (_repeated(torch.from_numpy(x), count, 1) for x in (policy.gains, origin))
         states, controls = problem.dynamics.track(
-            start.repeat(count, 1), torch.from_numpy(wanted), gains.repeat(1, count, 1, 1), origin.repeat(1, count, 1),
-            problem.low, problem.high,
-        )  # fmt: skip
+            _repeated(start, count, 0), torch.from_numpy(wanted), gains, around, problem.low, problem.high
+        )
         cost, before = problem.bill.total(states, controls).numpy().reshape(count, batch), self.cost[at]
         promised = ARMIJO * sizes[:, None] * policy.slope
         good = (cost <= before + promised) & (cost < before)
@@ -224,3 +224,8 @@ class _Search:
         arrays = (self.controls, self.states, self.cost, self.iterations)
         controls, states, cost, iterations = map(torch.from_numpy, arrays)
         return Solution(controls, states, cost, iterations, outcomes, torch.from_numpy(gains))
+
+
+def _repeated(x: Tensor, count: int, dim: int) -> Tensor:
+    """x.repeat along one dimension, without copies of a single environment."""
+    return x.unsqueeze(dim).expand(*x.shape[:dim], count, *x.shape[dim:]).flatten(dim, dim + 1)
