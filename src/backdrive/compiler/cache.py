@@ -23,6 +23,9 @@ from pathlib import Path
 from typing import Any
 
 _MAGIC = b"backdrive kernel 1\n"
+_SOURCES = (
+    "compiler/*.py", "physics/*.py", "model/*.py", "control/boxqp.py", "control/formulas.py", "control/riccati.py",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,7 @@ def _source_hash() -> str:
     """Over the package's source: any change of physics or compiler makes every cached kernel stale."""
     root = Path(__file__).parent.parent
     digest = hashlib.sha256()
-    for path in sorted(p for part in ("compiler", "physics", "model") for p in (root / part).glob("*.py")):
+    for path in sorted(p for pattern in _SOURCES for p in root.glob(pattern)):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from ..compiler import (
     Executable,
+    Graph,
     Integer,
     Kernel,
     Number,
@@ -24,6 +25,7 @@ from ..compiler import (
     Scalar,
     Table,
     carry,
+    is_constant,
     is_finite,
     loop,
     replay,
@@ -35,7 +37,7 @@ from ..compiler import (
 from ..compiler.kernel import Argument
 from .symbols import Formula
 
-MOST_WORK = 60_000  # nodes times derivatives: beyond, compilation takes seconds
+MOST_WORK = 40_000  # nodes times derivatives: beyond, compilation takes seconds
 
 
 class CostKernels:
@@ -59,7 +61,7 @@ class CostKernels:
     def expand(self, states: Tensor, controls: Tensor, start: int) -> tuple[Tensor, Tensor]:
         """See `Bill.expand`."""
         (steps, batch, nu), d = controls.shape, self.sizes[2]
-        H, end = states.new_empty(steps, batch, (nu + d + 1) ** 2), states.new_empty(batch, (d + 1) ** 2)
+        H, end = states.new_zeros(steps, batch, (nu + d + 1) ** 2), states.new_zeros(batch, (d + 1) ** 2)
         self._run("expand", states, controls, start, H=H, end=end)
         return H.unflatten(-1, (nu + d + 1, nu + d + 1)), end.unflatten(-1, (d + 1, d + 1))
 
@@ -146,18 +148,15 @@ def _final(
 
 
 def _write_form(out: Any, function: Function, size: int) -> None:
-    """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column."""
+    """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column; zero is there already."""
     origin, row = [0.0] * size, size + 1
-
-    def gradient(*change: Scalar) -> list[Scalar]:
-        return vjp(function, change, [1.0])[1]
-
-    g = gradient(*origin)
+    tape = Graph(scratch=True)
+    with tape:
+        slopes = vjp(function, [tape.add("leaf", (k,), "f") for k in range(size)], [1.0])[1]
+    g = replay(tape, origin, slopes)
     for i in range(size):
-        (_, second) = vjp(lambda *change, i=i: [gradient(*change)[i]], origin, [1.0])
-        for j in range(i + 1):
-            out[i * row + j] = second[j]
-            out[j * row + i] = second[j]
-        out[i * row + size] = g[i]
-        out[size * row + i] = g[i]
-    out[size * row + size] = 0.0
+        (_, second) = vjp(lambda *change, i=i: replay(tape, change, [slopes[i]]), origin, [1.0])
+        for j, value in (*enumerate(second[: i + 1]), (size, g[i])):
+            if not is_constant(value, 0.0):
+                out[i * row + j] = value
+                out[j * row + i] = value
