@@ -331,12 +331,27 @@ def unchecked_parameters() -> Iterator[None]:
 
 
 def assemble(program: Program, parameters: Mapping[str, Tensor]) -> Tensor:
-    """The constants of a program with these parameters, [nconst] or [B, nconst], of its dtype. See `Model.assemble`."""
+    """The constants of a program with these parameters, [nconst] or [B, nconst], of its dtype. See `Model.assemble`.
+
+    Without gradients, those of the last call if the values are the same: comparing them is ten times faster.
+    """
     if _traced():
         names = list(parameters)
         return torch.ops.backdrive.assemble(program.number, ",".join(names), [parameters[name] for name in names])
     check = _local.check_parameters and not any(_mapped(x) for x in parameters.values())
-    return program.model.assemble(parameters, check=check).to(program.dtype)
+    plain = check and plain_call() and not any(isinstance(x, Tensor) and x.requires_grad for x in parameters.values())
+    if plain and program.assembled is not None:
+        before, constants = program.assembled
+        if before.keys() == parameters.keys() and all(_same(x, parameters[name]) for name, x in before.items()):
+            return constants
+    constants = program.model.assemble(parameters, check=check).to(program.dtype)
+    if plain:
+        program.assembled = {name: x.clone() for name, x in parameters.items()}, constants
+    return constants
+
+
+def _same(a: Tensor, b: object) -> bool:
+    return type(b) is Tensor and a.dtype == b.dtype and torch.equal(a, b)
 
 
 # ---------------------------------------------------------------------------------------------- for torch.compile

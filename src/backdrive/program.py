@@ -92,6 +92,7 @@ class Program:
         self._executables: dict[tuple, Executable] = {}
         self._coming: dict[tuple, Future[Executable]] = {}  # being built
         self._masks: dict[str, np.ndarray] = {}
+        self.assembled: tuple[dict[str, Tensor], Tensor] | None = None  # the last parameters, and constants with them
         self.seen: dict[tuple, Any] = {}  # of policies: what they see, by their sensors, and their tables
         self.number = next(_numbers)
         _programs[self.number] = self

@@ -308,12 +308,13 @@ class Simulator(nn.Module):
             constants = (call.constants, call.names)
             euler = isinstance(self.integrator, SemiImplicitEuler) and not self.impacts and not self.sparse
             euler = euler and self.model.nv > 0 and operators.plain_call()
+            jacobians = euler_jacobians if euler else step_jacobians
             found = None
-            if euler and not self._tangent.quaternions:  # without turns, it does not matter where the step ends
-                found = euler_jacobians(*step, call.q, *constants)
+            if not self._tangent.quaternions and not self.sparse and operators.plain_call():
+                found = jacobians(*step, call.q, *constants)  # without turns, it does not matter where the step ends
             if found is None or not _all_finite(call.q, call.v, controls, found[0]):  # which the step reports on
                 _, after, _ = call.evaluate("rollout", controls, None, operators.ONE_STEP)
-                found = (euler_jacobians if euler else step_jacobians)(*step, after, *constants)
+                found = jacobians(*step, after, *constants)
             A, B = call.finished(*found, dim=0)
         return A, B
 

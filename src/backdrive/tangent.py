@@ -65,6 +65,8 @@ class Tangent:
 
     def lift(self, q: Tensor, covector: Tensor) -> Tensor:
         """The gradient [..., nq] with respect to q that a gradient [..., nv] with respect to displacements of q is."""
+        if not self.quaternions:
+            return covector
         out = q.new_zeros(*covector.shape[:-1], self.nq)
         out[..., self.plain_q] = covector[..., self.plain_v]
         for a, b in self.quaternions:
@@ -75,6 +77,8 @@ class Tangent:
 
     def project(self, q: Tensor, gradient: Tensor) -> Tensor:
         """The gradient [..., nv] with respect to displacements of q, of one [..., nq] with respect to q."""
+        if not self.quaternions:
+            return gradient
         out = gradient.new_zeros(*gradient.shape[:-1], self.nv)
         out[..., self.plain_v] = gradient[..., self.plain_q]
         for a, b in self.quaternions:
@@ -159,16 +163,21 @@ def step_jacobians(
     n = 2 * nv
     if n == 0:
         return q.new_zeros(batch, 0, 0), q.new_zeros(batch, 0, controls.shape[-1])
-    q, v, u, after = (x.repeat_interleave(n, -2) for x in (q, v, controls, after))
+    q, v, u, after = (_each(x, n) for x in (q, v, controls, after))
     if constants is not None and constants.ndim == 2:
-        constants = constants.repeat_interleave(n, 0)
-    seeds = torch.eye(n, dtype=q.dtype).repeat(batch, 1)
-    nothing = [torch.zeros_like(x).unsqueeze(0) for x in (q, v)]  # the path has no gradient, its end has
+        constants = _each(constants, n)
+    seeds = torch.eye(n, dtype=q.dtype).expand(batch, n, n).flatten(0, 1)
+    nothing = [torch.zeros(x.shape[-1], dtype=x.dtype).expand(1, *x.shape) for x in (q, v)]  # of the path; its end has
     bars = [*nothing, tangent.lift(after, seeds[:, :nv]), seeds[:, nv:], operators.unknown(v)]
     step = ("rollout", q.unsqueeze(0), v.unsqueeze(0), u, None, constants, program, names, [1, 1, 0, 0])
     q_bar, v_bar, u_bar = operators.pull_back(*step, False, *bars)
     A = torch.cat([tangent.project(q, q_bar), v_bar], -1)
     return A.unflatten(0, (batch, n)), u_bar.squeeze(0).unflatten(0, (batch, n))
+
+
+def _each(x: Tensor, n: int) -> Tensor:
+    """Every row n times, [..., B n, k] of [..., B, k]"""
+    return x.unsqueeze(-2).expand(*x.shape[:-1], n, x.shape[-1]).flatten(-3, -2)
 
 
 def euler_jacobians(

@@ -259,6 +259,16 @@ def test_the_papers_player_follows_the_ball(game, rail):
     assert game.env.unwrapped.ale.lives() == 5 and played.score >= 1.0
 
 
+def test_a_ball_that_is_hidden_for_some_frames_is_still_followed(world, rail):
+    """Beside the right wall it is not seen: it comes back from there, far from the middle."""
+    hidden = situation(None, (0.0, 0.0), paddle=(125.0, 0.0))
+    for player in (PaperPlayer(rail, TRUE), arrival_player(world, rail)):
+        player.act(situation((151.0, 40.0), (2.0, -3.0), paddle=(125.0, 0.0)))
+        assert player.act(hidden) is Action.RIGHT
+        known = player.forecast()
+        assert known is not None and float(known[0, 1]) == pytest.approx(34.0 if player.frames == 2 else 37.0)
+
+
 # ---------------------------------------------------------------------------------------------- the experiment
 
 
@@ -280,6 +290,15 @@ def test_the_experiment(game, tmp_path, monkeypatch):
     assert set(found) == {"20", "60"}
     assert found["60"]["mean_score"] == np.mean(found["60"]["scores"]) and found["60"]["frames"] == [100]
     assert any("stable-baselines3" in line for line in lines)
+
+
+def test_a_part_that_fails_is_recorded_and_the_rest_goes_on(tmp_path):
+    lines: list[str] = []
+    run = Run(tmp_path, log=lines.append)
+    assert experiment.attempt(run, "film", lambda: 1 // 0) is None
+    assert experiment.attempt(run, "DQN", lambda: 7) == 7
+    assert list(run.results["missing"]) == ["film"] and "ZeroDivisionError" in run.results["missing"]["film"]
+    assert "film" in lines[0]
 
 
 def test_without_the_game_it_says_what_to_install(tmp_path, monkeypatch):

@@ -97,6 +97,8 @@ class SimulatedDynamics(Dynamics):
         self.parameters = None if parameters is None else {name: x.detach() for name, x in parameters.items()}
         self.nq, self.nu = simulator.model.nq, simulator.model.nu
         self.tangent = Tangent(simulator.model)
+        low, high = torch.tensor(simulator.model.control_limits, dtype=simulator.dtype).unbind(-1)
+        self._limits = low.contiguous(), high.contiguous()
 
     def pack(self, state: Any) -> Tensor:
         try:
@@ -137,8 +139,7 @@ class SimulatedDynamics(Dynamics):
         return torch.cat([q, x[..., self.nq :] - origin[..., self.nq :]], -1)
 
     def limits(self) -> tuple[Tensor, Tensor] | None:
-        low, high = torch.tensor(self.simulator.model.control_limits, dtype=self.simulator.dtype).unbind(-1)
-        return low, high
+        return self._limits
 
     def rollout(self, x: Tensor, controls: Tensor) -> Tensor:
         with warnings.catch_warnings():  # a motion that is not finite is worse than any: that is said by its cost

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,9 +28,16 @@ class Trained:
     scores: list[float]
 
 
-def train(steps: int, episodes: int, seed: int, frames: int) -> Trained:
+def train(
+    steps: int, episodes: int, seed: int, frames: int, progress: Callable[[str, int, int], None] = lambda *_: None
+) -> Trained:
     """So many actions, 4 frames each; then so many games of at most `frames` frames."""
     from stable_baselines3 import DQN
+
+    def tick(now: Any, _: Any) -> bool:
+        if now["self"].num_timesteps % 100 == 0:
+            progress("DQN learns", now["self"].num_timesteps, steps)
+        return True
 
     env = _environment()
     agent = DQN(
@@ -37,9 +45,10 @@ def train(steps: int, episodes: int, seed: int, frames: int) -> Trained:
         batch_size=32, train_freq=4, target_update_interval=1000, exploration_fraction=0.5, exploration_final_eps=0.05,
         seed=seed, device="cpu",
     )  # fmt: skip
-    agent.learn(steps)
+    agent.learn(steps, callback=tick)
     scores = []
     for episode in range(episodes):
+        progress("DQN plays", episode, episodes)
         seen, _ = env.reset(seed=seed + 1 + episode)
         score = 0.0
         for _ in range(frames // SKIP):

@@ -19,7 +19,6 @@ LOST = 8  # frames without a ball, after which the next one is asked for
 ACTIONS = (Action.NOOP, Action.RIGHT, Action.LEFT)
 
 HORIZON = 5  # frames, as in the paper
-REPLAN = 4  # frames; between plans, their feedback acts
 EFFORT = 1e-3  # px², the cost of a control: without it, pushing has no price
 
 FAR = 150  # frames, for which the ball's flight is predicted
@@ -57,68 +56,63 @@ class PaperPlayer:
     """iLQR over 5 frames: the paddle's squared distance from the ball while it descends, else from the middle.
 
     Its model is the scene without bricks, which are farther away than 5 frames from where the ball is to be hit. A plan
-    begins after the coming frame, in which the paddle feels earlier actions only. Every 4 frames there is a new plan;
-    in each frame the action is the one nearest to the plan's control with its feedback.
+    begins after the coming frame, in which the paddle feels earlier actions only. There is a new one in every frame,
+    whose first control says which action is the nearest. A ball that is hidden (beside a wall, or as it hits a brick)
+    is where the scene expects it.
     """
 
     frames = 2
 
     def __init__(self, world: World, paddle: Paddle) -> None:
-        from ...control import ILQR, Cost, SimulatedDynamics
+        from ...control import ILQR, MPC, SimulatedDynamics
 
         self.world, self.hand, self.server = world, Hand(paddle), _Server()
         self.parameters = world.parameters(paddle)
-        self.dynamics = SimulatedDynamics(world.simulator, self.parameters)
-        self.method = ILQR(max_iterations=1)
-        self.costs = {chase: Cost(*_paper_cost(chase)) for chase in (True, False)}
+        dynamics, method = SimulatedDynamics(world.simulator, self.parameters), ILQR(max_iterations=1)
+        self.planners = {chase: MPC(dynamics, _paper_cost(chase), HORIZON, method=method) for chase in (True, False)}
+        self.coming: State | None = None
         self.plan: Any = None
-        self.chase, self.step = False, 0
 
     def act(self, now: Situation) -> Action:
         if self.server.wants(now):
-            self.plan = None
+            self.coming = self.plan = None
             self.hand.did(0.0)
             return Action.FIRE
-        state = self._coming(now)
-        if self.plan is None or self.step == REPLAN or self.chase != now.descending:
-            self._make_plan(state, now.descending)
-        expected = State(self.plan.states.q[self.step], self.plan.states.v[self.step])
-        change = torch.cat([state.q - expected.q, state.v - expected.v])
-        u = float(self.plan.controls[self.step] + self.plan.gains[self.step] @ change)
-        self.step += 1
+        self.coming = self._expect(now)
+        chase = float(self.coming.v[1]) < 0.0
+        planner = self.planners[chase]
+        u = float(planner.act(self.coming))
+        self.planners[not chase].reset()
+        self.plan = planner.plan
         direction = self.hand.nearest(u)
         self.hand.did(direction)
         return {0.0: Action.NOOP, 1.0: Action.RIGHT, -1.0: Action.LEFT}[direction]
 
-    def _coming(self, now: Situation) -> State:
-        """The state after the coming frame; where no ball is seen, one that does not matter."""
-        ball: Pair = (MIDDLE, MIDDLE) if now.ball is None else now.ball
+    def _expect(self, now: Situation) -> State:
+        """The state after the coming frame; where no ball was seen at all, one that does not matter."""
+        ball, velocity = now.ball, now.velocity
+        if self.coming is not None and (ball is None or velocity == (0.0, 0.0)):
+            x, y, vx, vy = torch.cat([self.coming.q[:2], self.coming.v[:2]]).tolist()
+            ball, velocity = (x, y), (vx, vy)
         pending = torch.tensor(self.hand.controls([0.0]), dtype=torch.float64)
         with torch.no_grad():
-            before = self.world.state(ball, now.velocity, now.paddle)
+            before = self.world.state(ball or (MIDDLE, MIDDLE), velocity, now.paddle)
             return self.world.simulator.step(before, pending, parameters=self.parameters)
 
-    def _make_plan(self, state: State, chase: bool) -> None:
-        from ...control import optimize
-
-        controls = torch.zeros(HORIZON, 1, dtype=torch.float64)
-        if self.plan is not None and self.chase == chase:  # the rest of the last one
-            controls[: HORIZON - self.step] = self.plan.controls[self.step :]
-        self.chase, self.step = chase, 0
-        self.plan = optimize(self.dynamics, self.costs[chase], state, controls, method=self.method)
-
     def forecast(self) -> Tensor | None:
-        return None if self.plan is None else self.plan.states.q[self.step :, :2]
+        return None if self.plan is None else self.plan.states.q[:, :2]
 
 
 def _paper_cost(chase: bool) -> Any:
+    from ...control import Cost
+
     def final(state: State) -> Tensor:
         return (state.q[3] - (state.q[0] if chase else MIDDLE)).square()
 
     def stage(state: State, u: Tensor, t: Tensor) -> Tensor:
         return final(state) + EFFORT * u.square().sum()
 
-    return stage, final
+    return Cost(stage, final)
 
 
 class ArrivalPlayer:
@@ -158,8 +152,9 @@ class ArrivalPlayer:
     def _predict(self, now: Situation) -> None:
         """A new flight, if the last prediction is old or was wrong."""
         self.age += 1
-        if now.ball is None or now.velocity[1] == 0.0:
-            self.path = None
+        if now.ball is None or now.velocity[1] == 0.0:  # hidden, or only just seen again: the last one still holds
+            if self.path is not None and self.age >= len(self.path):
+                self.path = None
             return
         if self.path is not None and self.age < min(REFRESH, len(self.path)):
             off = self.path[self.age] - torch.tensor(now.ball, dtype=torch.float64)
