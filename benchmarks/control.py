@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import backdrive as bd
-from backdrive.control import ILQR, Cost, Dynamics, Plan, SimulatedDynamics, optimize
+from backdrive.control import ILQR, MPC, Cost, Dynamics, Plan, SimulatedDynamics, optimize
 
 from .peers import MuJoCo
 from .report import Table, Target, microseconds
@@ -22,8 +22,11 @@ from .swings import Swing, swings
 from .timing import Run
 
 SEEDS = (1, 24, 64)
+ENOUGH_SEEDS = 20  # to judge by
+HORIZON = 5  # of a small plan
 BATCH = 256
 ENOUGH = 10.0  # s: a run that takes so long is not repeated
+WARM = 20  # calls that are not counted
 SLICE = 16  # states per call of MuJoCo, whose time per state does not depend on it
 
 
@@ -78,7 +81,7 @@ def differences(engine: MuJoCo, x: np.ndarray, u: np.ndarray, nq: int) -> tuple[
 
 
 def measure(run: Run) -> list[Table]:
-    return [swing_ups(run), jacobians(run)]
+    return [swing_ups(run), acting(run), jacobians(run)]
 
 
 def swing_ups(run: Run) -> Table:
@@ -104,7 +107,7 @@ def swing_ups(run: Run) -> Table:
     table.notes.append(
         "The same iLQR on the same costs and starts; only steps and Jacobians differ. Both are single calls for the "
         "whole batch, MuJoCo's steps by mujoco.rollout. Iterations: of all seeds together. Time: of the processor, "
-        "everything included but compilation; most of backdrive's is torch, on the derivatives of the cost."
+        "everything included but compilation."
     )
     return table
 
@@ -116,7 +119,7 @@ def _add_rows(table: Table, name: str, swing: Swing, plans: dict[str, Plan], sec
         speed = seconds["MuJoCo"] / seconds[engine]
         costs = [f"{plan.cost.median():.4f}", f"{plan.cost.mean():.4f}"]
         cells = [f"{stand} of {seeds}", *costs, f"{int(plan.iterations.sum())}", f"{seconds[engine]:.3f}"]
-        judged = engine == "backdrive" and seeds == SEEDS[-1]
+        judged = engine == "backdrive" and seeds >= ENOUGH_SEEDS
         target = Target(speed, 5, "× MuJoCo", at_least=True) if judged else None
         table.add(f"{name}, {engine}", *cells, f"{speed:.1f}", target=target)
         if judged:
@@ -145,6 +148,33 @@ def processor_time(run: Run, calls: dict[str, Callable[[], object]], rounds: int
                 call()
                 best[name] = min(best[name] if k > 1 else float("inf"), time.process_time() - start)
     return best
+
+
+def acting(run: Run) -> Table:
+    """`MPC.act` along a motion: one plan over few steps, for one state."""
+    table = Table(
+        f"MPC.act, horizon {HORIZON}, one state, one core", ["", "iterations, mean", "ms, median", "ms, 95 %"]
+    )
+    for name in ("pendulum", "cartpole"):
+        swing = swings()[name]
+        simulator = swing.simulator()
+        for most in (1, 10):
+            run.tell(f"MPC, {name}, at most {most} iterations")
+            mpc = MPC(simulator, swing.cost, HORIZON, method=ILQR(max_iterations=most))
+            state, _ = swing.start(1)
+            state, seconds, iterations = bd.State(state.q[0], state.v[0]), [], []
+            for _ in range(WARM + (100 if run.quick else 1000)):
+                began = time.process_time()
+                control = mpc.act(state)
+                seconds.append(time.process_time() - began)
+                assert mpc.plan is not None
+                iterations.append(int(mpc.plan.iterations))
+                state = simulator.step(state, control)
+            median, high = (1e3 * float(np.quantile(seconds[WARM:], q)) for q in (0.5, 0.95))
+            cells = [f"{np.mean(iterations[WARM:]):.1f}", f"{median:.2f}", f"{high:.2f}"]
+            target = Target(median, 3, "ms") if most == 1 else None
+            table.add(f"{name}, at most {most} iterations", *cells, target=target)
+    return table
 
 
 def jacobians(run: Run) -> Table:
