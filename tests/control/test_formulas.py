@@ -164,6 +164,10 @@ def test_what_a_cost_refers_to_may_change_between_plans():
     global WEIGHT
     dynamics = TorchDynamics(lambda x, u: x + u, nu=1)
     at, box, thing, inner = double(1.0), [1.0], types.SimpleNamespace(goal=1.0), 1.0
+    layer = [0.0]
+
+    def beyond(distance, function):
+        return lambda x: function(x - distance[0])
 
     def goal():
         return inner
@@ -176,10 +180,11 @@ def test_what_a_cost_refers_to_may_change_between_plans():
         plan(lambda x: (x - at).square().sum()), plan(lambda x: (x - box[0]).square().sum()),
         plan(lambda x: (x - thing.goal).square().sum()), plan(lambda x: (x - goal()).square().sum()),
         plan(lambda x: (x - WEIGHT).square().sum()),
+        plan(beyond([0.5], beyond(layer, beyond([0.5], lambda x: x.square().sum())))),
     ]  # fmt: skip
     assert all(u == pytest.approx(1.0, abs=1e-6) for _, u in cases)
     at += 1.0
-    box[0], thing.goal, inner, WEIGHT = 2.0, 2.0, 2.0, 2.0
+    box[0], thing.goal, inner, WEIGHT, layer[0] = 2.0, 2.0, 2.0, 2.0, 1.0
     assert all(float(mpc.act(torch.zeros(1).double())) == pytest.approx(2.0, abs=1e-6) for mpc, _ in cases)
     WEIGHT = 1.0
 

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from .dynamics import Dynamics, as_dynamics
-from .fingerprints import fingerprint
+from .fingerprints import constant, fingerprint
 from .formulas import CostKernels, cost_kernels
 from .symbols import Symbols
 
@@ -53,7 +53,7 @@ def quadratic(dynamics: Any, state: Any, Q: Tensor, R: Tensor, final: Tensor | N
     or [nu].
     """
     dynamics = as_dynamics(dynamics)
-    target = dynamics.pack(state).detach()
+    target = dynamics.pack(state).detach().clone()
     if target.ndim != 1:
         raise ValueError(f"the state to go to must be unbatched, got {list(target.shape)}")
     d = dynamics.difference(target, target).shape[-1]
@@ -69,7 +69,7 @@ def quadratic(dynamics: Any, state: Any, Q: Tensor, R: Tensor, final: Tensor | N
         delta = dynamics.difference(dynamics.flat(state), target)
         return 0.5 * delta @ end @ delta
 
-    return Cost(stage, last)
+    return Cost(constant(stage), constant(last))
 
 
 def _weights(name: str, x: Tensor, size: int | None, like: Tensor) -> Tensor:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 from types import BuiltinFunctionType, CodeType, FunctionType, ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -16,6 +17,8 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), sli
 _MODULES = (torch, math, np, torch.nn.functional, torch.linalg)
 _LIBRARIES = ("builtins", "torch", "numpy", __name__.split(".")[0])  # whose classes do not change
 _MISSING = object()
+_TOKEN = "_backdrive_constant"
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class UnknownError(Exception):
@@ -33,6 +36,12 @@ def fingerprint(function: Any) -> tuple | None:
         return _of(function, ())
     except UnknownError:
         return None
+
+
+def constant(function: F) -> F:
+    """Say of a function that nothing it refers to changes."""
+    function.__dict__[_TOKEN] = object()
+    return function
 
 
 def _of(x: Any, within: tuple) -> Any:
@@ -58,10 +67,11 @@ def _of(x: Any, within: tuple) -> Any:
 
 
 def _of_function(function: FunctionType, within: tuple) -> tuple:
-    code = function.__code__
-    if code in within:  # it calls itself
-        return (code,)
-    within = (*within, code)
+    if _TOKEN in function.__dict__:
+        return (function.__dict__[_TOKEN],)
+    if function in within:  # it calls itself
+        return ("recursion", within.index(function))
+    code, within = function.__code__, (*within, function)
     cells = function.__closure__ or ()
     try:
         named = [cell.cell_contents for cell in cells]
