@@ -2,7 +2,8 @@
 
 The network's layers are y = σ(W x), each followed by the next; with a bias, x has a first element that is 1. Its
 observations are elements of (q, v, inputs) and of the links' poses. The weights are one table that all environments
-share, and every loop over layers, rows and columns is rolled: one kernel serves networks of all sizes.
+share, and every loop over layers, rows and columns is rolled: one kernel serves networks of all sizes. A kernel that is
+specialised to its model is so to the poses that its network sees, too.
 """
 
 from __future__ import annotations
