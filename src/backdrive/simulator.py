@@ -76,7 +76,8 @@ class Simulator(nn.Module):
         (120 in 2D, 24 with contact), as long as few of their constants are given as parameters.
     nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status ("mark").
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
-        cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not.
+        cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not; or
+        by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution.
         Its steps are plain (impacts=False). "auto": True from 24 bodies on, where all are free and, with impacts, none
         bounces.
 
@@ -126,7 +127,7 @@ class Simulator(nn.Module):
             impacts = bounces and dtype == torch.float64 and sparse is not True and model.nlink <= IMPACT_LINKS
         many = model.nlink >= SPARSE_BODIES and not (impacts and bounces)
         wanted = many if sparse == "auto" else bool(sparse)
-        reason = _not_sparse(model, solver) if wanted else None
+        reason = _not_sparse(model) if wanted else None
         if sparse is True and reason is not None:
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
@@ -405,12 +406,10 @@ class Simulator(nn.Module):
         return total
 
 
-def _not_sparse(model: Model, solver: Solver | None) -> str | None:
+def _not_sparse(model: Model) -> str | None:
     """Why there is no sparse form; None if there is one."""
     from .sparse.tables import unsupported  # most do without
 
-    if isinstance(solver, InteriorPoint):
-        return "it is solved by sweeps, not by InteriorPoint"
     if not model.npair:
         return "nothing can touch in it"
     return unsupported(model)

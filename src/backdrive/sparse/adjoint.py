@@ -10,6 +10,7 @@ from ..model import layout
 from ..physics import sparse_kernels as kernels
 from ..physics.collision import TOUCH
 from ..physics.sparse_contact import SOLID, STUFF, PairForm
+from .interior_step import positions_adjoint, velocities_adjoint
 from .memory import Memory
 from .stages import Stage
 from .step import Engine, Outcome
@@ -55,7 +56,7 @@ class Adjoint:
     ) -> Bars:  # fmt: skip
         """From the gradients after a step to those before it.
 
-        step: with the impulses of all sweeps. impulses_bar: with respect to its table of impulses, or None; old: rows
+        step: with the impulses of all sweeps, if these solved it. impulses_bar: with respect to its table of impulses, or None; old: rows
         of the table of the step before. forces_bar: with respect to `Engine.forces`, or None.
         """
         engine, n, width, own = self.engine, self.engine.tables.nbody, self.engine.stride, step.contacts.row_of[1:]
@@ -80,7 +81,8 @@ class Adjoint:
                 touch_bar, impulses_bar = self._pull_back_forces(numbers, step, forces_bar, impulses_bar)
             blocks = memory.array("blocks backwards", *step.blocks.shape)
             blocks[...] = step.blocks[::-1]
-            blocks_bar, first_bar = self._sweeps(memory, step, blocks, y_bar, shift, impulses_bar)
+            pull_back = self._sweeps if step.exact is None else self._exact
+            blocks_bar, first_bar = pull_back(memory, step, blocks, y_bar, shift, impulses_bar)
             self._contacts(memory, numbers, step, blocks, blocks_bar, touch_bar, free_bar, records_bar)
             if old:  # (places without an old impulse share its last row, that is zero)
                 used = first_bar.transpose(0, 2, 1).reshape(-1, engine.form.rows)
@@ -115,7 +117,7 @@ class Adjoint:
     ) -> tuple[Array, Array]:
         """Gradients with respect to the blocks (in reverse order, as they are given), and to the impulses that the
         sweeps started from."""
-        engine, contacts, solved, rows = self.engine, step.contacts, step.solved, self.engine.form.rows
+        engine, contacts, solved = self.engine, step.contacts, step.solved
         blocks_bar = memory.zeros("blocks_bar", *blocks.shape)
         if step.corrections is not None:
             self._correct(
@@ -124,9 +126,7 @@ class Adjoint:
                 impulses_bar=memory.zeros("corrections_bar", contacts.registers, engine.lanes), blocks_bar=blocks_bar,
                 groups=contacts.groups, registers=contacts.registers,
             )  # fmt: skip
-        bars = memory.zeros("impulses_bar", contacts.registers, rows, engine.lanes)
-        if impulses_bar is not None:
-            bars[...] = impulses_bar[:-1].reshape(contacts.registers, engine.lanes, rows).transpose(0, 2, 1)
+        bars = self._impulses_bar(memory, step, impulses_bar)
         self._solve(
             1, blocks=blocks, impulses=solved.history, y=solved.history_y, **contacts.where,
             momentum=engine.momentum, made=solved.made, paces=solved.paces, y_bar=y_bar, impulses_bar=bars,
@@ -135,6 +135,28 @@ class Adjoint:
             width=contacts.rows * engine.stride // engine.lanes, most=solved.most, ring=len(solved.history),
         )  # fmt: skip
         return blocks_bar, bars
+
+    def _exact(
+        self, memory: Memory, step: Outcome, blocks: Array, y_bar: Array, shift: Array, impulses_bar: Array | None
+    ) -> tuple[Array, Array]:
+        """As `_sweeps`, of a solution by `InteriorPoint`: it does not depend on where sweeps started."""
+        exact, contacts, width = step.exact, step.contacts, self.engine.stride
+        assert exact is not None
+        blocks_bar, bars = memory.zeros("blocks_bar", *blocks.shape), self._impulses_bar(memory, step, impulses_bar)
+        forwards = blocks_bar[::-1]
+        velocities_adjoint(exact.places, exact.velocities, y_bar[0], bars, forwards)
+        if exact.positions is not None:
+            assert exact.deep is not None
+            positions_adjoint(exact.places, exact.positions, exact.deep, shift[:, width:], forwards)
+        return blocks_bar, memory.zeros("impulses_bar", contacts.registers, self.engine.form.rows, self.engine.lanes)
+
+    def _impulses_bar(self, memory: Memory, step: Outcome, impulses_bar: Array | None) -> Array:
+        """With respect to the impulses after a step, [register, row, lane]."""
+        registers, rows, lanes = step.contacts.registers, self.engine.form.rows, self.engine.lanes
+        bars = memory.zeros("impulses_bar", registers, rows, lanes)
+        if impulses_bar is not None:
+            bars[...] = impulses_bar[:-1].reshape(registers, lanes, rows).transpose(0, 2, 1)
+        return bars
 
     def _contacts(
         self, memory: Memory, numbers: Numbers, step: Outcome, blocks: Array, blocks_bar: Array,

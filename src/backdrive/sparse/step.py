@@ -14,6 +14,7 @@ from ..physics import sparse_kernels as kernels
 from ..physics.collision import TOUCH
 from ..physics.contact import FORCE
 from ..physics.gauss_seidel import ProjectedGaussSeidel
+from ..physics.interior_point import InteriorPoint
 from ..physics.sparse_body import BodyForm
 from ..physics.sparse_contact import BOX, SOLID, ContactForm, PairForm, to_hull
 from ..physics.sparse_packs import OPEN, SLOTS
@@ -21,6 +22,8 @@ from ..physics.sparse_sweeps import MOMENTUM, PERIOD, stride
 from ..physics.spatial import IDENTITY
 from ..physics.step import Scheme
 from .broad import Neighbours, Pairs
+from .interior_point import Solution
+from .interior_step import Places, solve_positions, solve_velocities
 from .memory import Memory
 from .stages import Stage
 from .tables import Numbers, Tables
@@ -28,6 +31,7 @@ from .tables import Numbers, Tables
 Array = np.ndarray
 MODES = 8388593  # a prime that float32 can tell from its neighbours
 COLD = 10  # times as many sweeps where the impulses of the step before are not known
+START = 100  # sweeps that find where an interior point starts
 
 
 @dataclass
@@ -80,7 +84,7 @@ class Outcome:
     uses again.
 
     shift: y of corrected positions. corrections: impulses of every sweep for these, if there are any, and
-    corrections_made: how many, in every group.
+    corrections_made: how many, in every group. exact: what `InteriorPoint` found, if it was asked for.
     """
 
     q: Array
@@ -98,6 +102,17 @@ class Outcome:
     shift: Array = field(repr=False)
     corrections: Array | None = field(repr=False)
     corrections_made: Array = field(repr=False)
+    exact: Exact | None = field(repr=False)
+
+
+@dataclass
+class Exact:
+    """Of velocities, and of positions if something has penetrated: `deep` contacts."""
+
+    places: Places
+    velocities: Solution
+    positions: Solution | None = None
+    deep: Array | None = None
 
 
 @dataclass
@@ -126,10 +141,11 @@ class Engine:
         self, model: Model, h: float, scheme: Scheme, directions: int, bits: int, bounces: bool, wrenches: bool,
         lanes: int | None = None,
     ) -> None:  # fmt: skip
-        assert scheme.stepping is not None and isinstance(scheme.stepping.solver, ProjectedGaussSeidel)
+        assert scheme.stepping is not None
         self.h, self.bits, self.lanes = h, bits, lanes or host().lanes(bits)
         self.dtype = np.dtype(np.float64 if bits == 64 else np.float32)
         self.solver = scheme.stepping.solver
+        self.sweeps = self.solver.iterations if isinstance(self.solver, ProjectedGaussSeidel) else START
         self.body = BodyForm(model.dim, scheme.integrator, bounces, wrenches)
         self.form = ContactForm(self.body, 1 if model.dim == 2 else directions, model.combine, scheme.stepping)
         self.left = h * self.body.part_of_step()
@@ -166,11 +182,16 @@ class Engine:
         pairs = near.find(memory, solids, boxes)
         touches, features = self.meet(memory, numbers, free, solids, pairs)
         contacts = self.arrange(memory, pairs, touches, warm)
-        most = self.solver.iterations * (COLD if warm is None else 1)
+        most = self.sweeps * (COLD if warm is None else 1)
+        keep = keep and not isinstance(self.solver, InteriorPoint)  # whose derivative is that of its solution
         history = memory.array("history", most + 2 if keep else 2, contacts.registers, self.form.rows, self.lanes)
         blocks = self.make_blocks(memory, numbers, free, touches, contacts, warm, history)
-        solved = self.solve(memory, contacts, blocks, history, most)
-        shift, corrections, corrections_made = self.correct(memory, contacts, blocks, solved, keep)
+        solved, exact = self.solve(memory, contacts, blocks, history, most), None
+        if isinstance(self.solver, InteriorPoint):
+            solved, exact = self.solve_exactly(memory, contacts, blocks, solved)
+            shift, corrections, corrections_made = self.correct_exactly(memory, contacts, blocks, exact)
+        else:
+            shift, corrections, corrections_made = self.correct(memory, contacts, blocks, solved, keep)
         q, v, own = np.empty_like(q), np.empty_like(v), contacts.row_of[1:]
         self._finish(
             self.tables.nbody, constants=numbers.links, free=free[1:], y=(solved.y, own), shift=(shift, own),
@@ -180,7 +201,7 @@ class Engine:
         status = self.status(q, v, contacts, solved, touches)
         return Outcome(
             q, v, impulses, status, free, solids, pairs, touches, features, contacts, blocks, solved, shift,
-            corrections, corrections_made,
+            corrections, corrections_made, exact,
         )  # fmt: skip
 
     # ------------------------------------------------------------------------------------------ bodies and shapes
@@ -362,7 +383,7 @@ class Engine:
         made = memory.integers("corrections made", contacts.groups)
         if not solved.deep_packs[-1]:
             return shift, None, made
-        most = self.solver.iterations
+        most = self.sweeps
         history = memory.array("corrections", most + 1 if keep else 1, contacts.registers, self.lanes)
         history[0] = 0.0
         self._correct(
@@ -371,6 +392,30 @@ class Engine:
             step=contacts.registers if keep else 0, tolerance=self.solver.tolerance,
         )  # fmt: skip
         return shift, history, made
+
+    def solve_exactly(
+        self, memory: Memory, contacts: Contacts, blocks: Array, swept: Solved
+    ) -> tuple[Solved, Exact | None]:
+        """By `InteriorPoint`, from where sweeps came to; what is not finite stays as it is."""
+        if not contacts.count or not np.isfinite(blocks).all():
+            return swept, None
+        places = Places(self.form, contacts, self.lanes)
+        found = solve_velocities(places.network(blocks), self.solver, places.take(swept.impulses))
+        places.put(swept.history[0], found.impulses)
+        return self.solve(memory, contacts, blocks, swept.history, 0), Exact(places, found)
+
+    def correct_exactly(
+        self, memory: Memory, contacts: Contacts, blocks: Array, exact: Exact | None
+    ) -> tuple[Array, None, Array]:
+        """As `correct`."""
+        shift = memory.zeros("shift", max(1, contacts.rows), self.stride)
+        if exact is not None:
+            deep = exact.places.deep(blocks)
+            if len(deep):
+                network = exact.places.deep_network(blocks, deep)
+                exact.positions, exact.deep = solve_positions(network, self.solver), deep
+                exact.places.put_y(network, network.push(exact.positions.impulses), shift)
+        return shift, None, memory.integers("corrections made", contacts.groups)
 
     def impulses(self, contacts: Contacts, last: Array) -> Impulses:
         table = np.empty((contacts.registers * self.lanes + 1, self.form.rows), self.dtype)
