@@ -56,8 +56,8 @@ class Adjoint:
     ) -> Bars:  # fmt: skip
         """From the gradients after a step to those before it.
 
-        step: with the impulses of all sweeps, if these solved it. impulses_bar: with respect to its table of impulses, or None; old: rows
-        of the table of the step before. forces_bar: with respect to `Engine.forces`, or None.
+        step: with the impulses of all sweeps, if these solved it. impulses_bar: with respect to its table of impulses,
+        or None; old: rows of the table of the step before. forces_bar: with respect to `Engine.forces`, or None.
         """
         engine, n, width, own = self.engine, self.engine.tables.nbody, self.engine.stride, step.contacts.row_of[1:]
         free_bar = memory.zeros("free_bar", *step.free.shape)

@@ -18,73 +18,39 @@ solve gives the impulses; if these have a small residual, they are the solution.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from ..physics.interior_point import InteriorPoint
+from .modes import Solution, solution_at
 from .network import Network, apply
 
 Array = np.ndarray
 SHORT = 0.99  # a step goes at most so much of the way to a bound,
 LEAST = 5e-3  # and what is at it up to rounding, which does not hold a step back, keeps so much of itself
 ROUNDING = 1e-13  # of the largest speed
-CENTER, CLOSE, CENTER_CLOSE = 0.1, 1e-10, 1e-3  # σ falls to so much in a step; below so much of its first value, to less
+CENTER, CENTER_CLOSE = 0.1, 1e-3  # σ falls to so much in a step at most, first and
+CLOSE = 1e-10  # as a part of the largest speed², later
 FIRST_IMPULSE = 0.01  # where λₙ starts, as a part of what would stop the fastest contact
 STALLED, WELL = 0.3, 0.7  # step lengths at which the softness of steps grows, and falls
 HELD, MORE = 1e-8, 4.0  # that softness at first, as a part of what a row gives way, and by how much it grows
-CORRECTIONS = 4  # of the linear solve for given modes, at most; each has seven more digits
 
 
-@dataclass
-class Solution:
-    """impulses [contact, row]; E [contact, row, row]: -dλ/d(speed) and by_mu [contact, row]: dλ/dμ of a contact on its
-    own, as the bounds let it move."""
-
-    network: Network
-    impulses: Array
-    E: Array
-    by_mu: Array
-
-    def adjoint(self, y_bar: Array, impulses_bar: Array) -> tuple[Array, Array, Array, Array]:
-        """Gradients with respect to pushes, b, softness and μ; y_bar: [block + 1, nv], of y = Pᵀ λ.
-
-        s_bar of the speeds and y_hat, all that depends on y, solve  s_bar = -Eᵀ (λ_bar + P y_hat),
-        y_hat = y_bar + Pᵀ s_bar.
-        """
-        network, transposed = self.network, self.E.transpose(0, 2, 1)
-        factors = network.factor(self.E)
-        s_bar = np.zeros_like(self.impulses)
-        for _ in range(2):  # and once more for the digits that the factors lose
-            y_hat = y_bar + network.push(s_bar)
-            left = s_bar + apply(transposed, impulses_bar + network.along(y_hat))
-            z = network.solve(factors, network.push(left), transposed=True)
-            s_bar = s_bar - left + apply(transposed, network.along(z))
-        y_hat = y_bar + network.push(s_bar)
-        y = network.push(self.impulses)
-        pushes_bar = s_bar[:, :, None] * network.of_ends(y) + self.impulses[:, :, None] * network.of_ends(y_hat)
-        mu_bar = (self.by_mu * (impulses_bar + network.along(y_hat))).sum(1)
-        return pushes_bar, s_bar, (s_bar * self.impulses).sum(1), mu_bar
-
-
-def solve(network: Network, solver: InteriorPoint, start: Array | None = None) -> tuple[Solution, float]:
-    """The solution, and its residual (m/s); start: impulses near it, if any are known."""
+def solve(network: Network, solver: InteriorPoint, start: Array | None = None) -> Solution:
+    """The solution, or what came nearest to it; start: impulses near it, if any are known."""
     way = Way(network, start)
-    tolerance = solver.tolerance * (1.0 + float(np.abs(network.b).max()))
-    best, least = way.here(), way.residual()
+    tolerance = solver.tolerance * network.fastest
+    best = way.here()
+    least = best.residual()
     for _ in range(solver.max_iterations):
         if way.settled():
-            trial = at_modes(network, way.modes, way.impulses)
-            if trial is not None:
-                residual = float(network.residual(trial.impulses, network.speeds(trial.impulses)).max())
-                if residual < least:
-                    best, least = trial, residual
+            trial = solution_at(network, way.modes, way.impulses)
+            if trial is not None and trial.residual() < least:
+                best, least = trial, trial.residual()
         if least <= tolerance or not way.step():
             break
-        residual = way.residual()
-        if residual < least:
-            best, least = way.here(), residual
-    return best, least
+        if way.residual() < least:
+            best, least = way.here(), way.residual()
+    return best
 
 
 class Way:
@@ -135,7 +101,7 @@ class Way:
     def here(self) -> Solution:
         """The impulses as they are, and how they change with the speeds if σ stays the same."""
         ratio = self._ratio()
-        D, E = self._contact_blocks(ratio, np.zeros((self.network.count, 1)))
+        _, E = self._contact_blocks(ratio, np.zeros((self.network.count, 1)))
         rows = self.network.rows
         by_mu = np.zeros_like(self.impulses)
         by_mu[:, 1:] = -(ratio[:, 1:rows] - ratio[:, rows:]) * self.impulses[:, :1]
@@ -231,30 +197,3 @@ class Way:
             each = np.where(closing, x / np.where(closing, -dx, 1.0), np.inf)
             np.minimum.at(reach, self.network.island, each.min(1))
         return reach
-
-
-# ------------------------------------------------------------------------------------------ modes
-
-
-def at_modes(network: Network, modes: Array, impulses: Array) -> Solution | None:
-    """The impulses for these modes, from others that are near; None if there are none."""
-    presses = modes[:, :1] == 0
-    free = (modes == 0) & presses
-    share = np.where(presses & ~free, network.mu * modes, 0.0)  # of λₙ, at a bound
-    E, k = np.zeros((network.count, network.rows, network.rows)), np.arange(network.rows)
-    E[:, k, k] = np.where(free, 1.0 / network.softness, 0.0)
-    E[:, 1:, 0] = share[:, 1:] * E[:, :1, 0]
-    try:
-        factors = network.factor(E)
-    except RuntimeError:  # singular
-        return None
-    x, last = np.where(free, impulses, share * impulses[:, :1]), np.inf
-    for _ in range(CORRECTIONS):
-        left = np.where(free, -network.speeds(x), 0.0)
-        worst = float(np.abs(left).max())
-        if not worst < 0.5 * last:
-            break
-        last = worst
-        x = x + network.answer(factors, E, left)
-        x = np.where(free, x, share * x[:, :1])
-    return Solution(network, x, E, np.where(free, 0.0, np.where(presses, modes * x[:, :1], 0.0)))

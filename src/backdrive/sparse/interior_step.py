@@ -8,8 +8,10 @@ import numpy as np
 
 from ..physics.interior_point import InteriorPoint
 from ..physics.sparse_contact import ContactForm
-from .interior_point import Solution, solve
+from .interior_point import solve
+from .modes import Solution
 from .network import Network
+from .pivoting import solve_by_pivoting
 
 if TYPE_CHECKING:
     from .step import Contacts
@@ -60,21 +62,23 @@ class Places:
 
 
 def solve_velocities(network: Network, solver: InteriorPoint, swept: Array) -> Solution:
-    """From the impulses that sweeps came to; if that leads nowhere, from the middle of all bounds."""
-    tolerance = solver.tolerance * (1.0 + float(np.abs(network.b).max()))
-    found, residual = solve(network, solver, swept)
-    if residual > tolerance:
-        other, least = solve(network, solver)
-        if least < residual:
-            found = other
-    return found
+    """From the impulses that sweeps came to; islands that this does not solve are left to pivoting."""
+    best = solve(network, solver, swept)
+    tolerance = solver.tolerance * network.fastest
+    if best.residual() > tolerance:
+        off = network.largest(network.residual(best.impulses, network.speeds(best.impulses)))
+        near = np.where(network.of_islands(off) > tolerance, swept, best.impulses)
+        best = better(best, solve_by_pivoting(network, near))
+    return best
 
 
-def solve_positions(network: Network, solver: InteriorPoint) -> Solution:
-    return solve(network, solver)[0]
+def better(a: Solution, b: Solution | None) -> Solution:
+    return b if b is not None and b.residual() < a.residual() else a
 
 
-def velocities_adjoint(places: Places, solution: Solution, y_bar: Array, impulses_bar: Array, blocks_bar: Array) -> None:
+def velocities_adjoint(
+    places: Places, solution: Solution, y_bar: Array, impulses_bar: Array, blocks_bar: Array
+) -> None:
     """Gradients with respect to the blocks, from those of y (rows of bodies) and of the impulses."""
     form, network = places.form, solution.network
     pushes_bar, b_bar, softness_bar, mu_bar = solution.adjoint(

@@ -22,7 +22,8 @@ PIVOT = 1e-3  # the diagonal is the pivot unless it is so much smaller than the 
 class Network:
     """pushes: [contact, row, 2 nv], of both bodies; bodies: [contact, 2], 0 is what does not move.
 
-    b: [contact, row]; softness, mu: [contact, 1]. d: [contact, row], diagonal of P Pᵀ + softness. island: of every
+    b: [contact, row]; softness, mu: [contact, 1]. d: [contact, row], diagonal of P Pᵀ + softness. fastest: 1 + the
+    largest speed in b, m/s. island: of every
     contact, of `islands`: contacts of different ones have no moving body in common.
     """
 
@@ -31,6 +32,7 @@ class Network:
         self.nv, moves = width // 2, bodies > 0
         self.pushes = pushes * np.repeat(moves, self.nv, axis=1)[:, None, :]
         self.b, self.softness, self.mu = b, softness[:, None], mu[:, None]
+        self.fastest = 1.0 + float(np.abs(b).max())
         self.d = (self.pushes**2).sum(2) + self.softness
         self.touched, place = np.unique(bodies[moves], return_inverse=True)  # bodies, and the block of each end
         self.blocks = len(self.touched)

@@ -22,16 +22,18 @@ from ..physics.sparse_sweeps import MOMENTUM, PERIOD, stride
 from ..physics.spatial import IDENTITY
 from ..physics.step import Scheme
 from .broad import Neighbours, Pairs
-from .interior_point import Solution
-from .interior_step import Places, solve_positions, solve_velocities
+from .interior_point import solve as solve_positions
+from .interior_step import Places, better, solve_velocities
 from .memory import Memory
+from .modes import Solution
 from .stages import Stage
 from .tables import Numbers, Tables
 
 Array = np.ndarray
 MODES = 8388593  # a prime that float32 can tell from its neighbours
 COLD = 10  # times as many sweeps where the impulses of the step before are not known
-START = 100  # sweeps that find where an interior point starts
+START = 100  # sweeps that find where an interior point starts,
+AGAIN = 3000  # and so many more, from where it starts again if that did not lead to a solution
 
 
 @dataclass
@@ -400,9 +402,14 @@ class Engine:
         if not contacts.count or not np.isfinite(blocks).all():
             return swept, None
         places = Places(self.form, contacts, self.lanes)
-        found = solve_velocities(places.network(blocks), self.solver, places.take(swept.impulses))
-        places.put(swept.history[0], found.impulses)
-        return self.solve(memory, contacts, blocks, swept.history, 0), Exact(places, found)
+        network, history = places.network(blocks), swept.history
+        found = solve_velocities(network, self.solver, places.take(swept.impulses))
+        if found.residual() > self.solver.tolerance * network.fastest:
+            history[0] = swept.impulses
+            swept = self.solve(memory, contacts, blocks, history, AGAIN)
+            found = better(found, solve_velocities(network, self.solver, places.take(swept.impulses)))
+        places.put(history[0], found.impulses)
+        return self.solve(memory, contacts, blocks, history, 0), Exact(places, found)
 
     def correct_exactly(
         self, memory: Memory, contacts: Contacts, blocks: Array, exact: Exact | None
