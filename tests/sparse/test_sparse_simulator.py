@@ -39,8 +39,6 @@ def test_what_has_no_sparse_form_is_refused():
         bd.Simulator(with_joint(bd.Hinge()), 0.01, sparse=True)
     with pytest.raises(ValueError, match="motors"):
         bd.Simulator(with_joint(bd.Hinge(), gear=1.0), 0.01, sparse=True)
-    with pytest.raises(ValueError, match="InteriorPoint"):
-        bd.Simulator(with_joint(None), 0.01, sparse=True, solver=bd.InteriorPoint())
     with pytest.raises(ValueError, match="sparse must be"):
         bd.Simulator(with_joint(None), 0.01, sparse="yes")
 

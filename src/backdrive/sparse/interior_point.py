@@ -30,6 +30,7 @@ LEAST = 5e-3  # and what is at it up to rounding, which does not hold a step bac
 ROUNDING = 1e-13  # of the largest speed
 CENTER, CENTER_CLOSE = 0.1, 1e-3  # σ falls to so much in a step at most, first and
 CLOSE = 1e-10  # as a part of the largest speed², later
+POLISH = 10  # steps, at most, that a solution is worth in which the modes are exact
 FIRST_IMPULSE = 0.01  # where λₙ starts, as a part of what would stop the fastest contact
 STALLED, WELL = 0.3, 0.7  # step lengths at which the softness of steps grows, and falls
 HELD, MORE = 1e-8, 4.0  # that softness at first, as a part of what a row gives way, and by how much it grows
@@ -40,13 +41,14 @@ def solve(network: Network, solver: InteriorPoint, start: Array | None = None) -
     way = Way(network, start)
     tolerance = solver.tolerance * network.fastest
     best = way.here()
-    least = best.residual()
+    least, more = best.residual(), POLISH
     for _ in range(solver.max_iterations):
         if way.settled():
             trial = solution_at(network, way.modes, way.impulses)
-            if trial is not None and trial.residual() < least:
-                best, least = trial, trial.residual()
-        if least <= tolerance or not way.step():
+            if trial is not None and trial.residual() <= tolerance:
+                return trial
+        more -= least <= tolerance
+        if more < 0 or not way.step():
             break
         if way.residual() < least:
             best, least = way.here(), way.residual()
@@ -81,7 +83,8 @@ class Way:
             self.multipliers = np.where(self.on, both + off, 0.0)
         self.slacks = np.where(self.on, self._slacks(self.impulses), 1.0)
         self.held = np.zeros(network.islands)
-        self.modes, self._tried = self._find_modes(), None
+        self.modes = self._find_modes()
+        self._tried: Array | None = None
 
     def _slacks(self, impulses: Array) -> Array:
         most, friction = self.network.mu * impulses[:, :1], impulses[:, 1:]

@@ -147,6 +147,7 @@ class Engine:
         self.h, self.bits, self.lanes = h, bits, lanes or host().lanes(bits)
         self.dtype = np.dtype(np.float64 if bits == 64 else np.float32)
         self.solver = scheme.stepping.solver
+        self.interior = self.solver if isinstance(self.solver, InteriorPoint) else None
         self.sweeps = self.solver.iterations if isinstance(self.solver, ProjectedGaussSeidel) else START
         self.body = BodyForm(model.dim, scheme.integrator, bounces, wrenches)
         self.form = ContactForm(self.body, 1 if model.dim == 2 else directions, model.combine, scheme.stepping)
@@ -185,13 +186,13 @@ class Engine:
         touches, features = self.meet(memory, numbers, free, solids, pairs)
         contacts = self.arrange(memory, pairs, touches, warm)
         most = self.sweeps * (COLD if warm is None else 1)
-        keep = keep and not isinstance(self.solver, InteriorPoint)  # whose derivative is that of its solution
+        keep = keep and self.interior is None  # whose derivative is that of its solution
         history = memory.array("history", most + 2 if keep else 2, contacts.registers, self.form.rows, self.lanes)
         blocks = self.make_blocks(memory, numbers, free, touches, contacts, warm, history)
         solved, exact = self.solve(memory, contacts, blocks, history, most), None
-        if isinstance(self.solver, InteriorPoint):
-            solved, exact = self.solve_exactly(memory, contacts, blocks, solved)
-            shift, corrections, corrections_made = self.correct_exactly(memory, contacts, blocks, exact)
+        if self.interior is not None:
+            solved, exact = self.solve_exactly(memory, contacts, blocks, solved, self.interior)
+            shift, corrections, corrections_made = self.correct_exactly(memory, contacts, blocks, exact, self.interior)
         else:
             shift, corrections, corrections_made = self.correct(memory, contacts, blocks, solved, keep)
         q, v, own = np.empty_like(q), np.empty_like(v), contacts.row_of[1:]
@@ -396,23 +397,23 @@ class Engine:
         return shift, history, made
 
     def solve_exactly(
-        self, memory: Memory, contacts: Contacts, blocks: Array, swept: Solved
+        self, memory: Memory, contacts: Contacts, blocks: Array, swept: Solved, solver: InteriorPoint
     ) -> tuple[Solved, Exact | None]:
         """By `InteriorPoint`, from where sweeps came to; what is not finite stays as it is."""
         if not contacts.count or not np.isfinite(blocks).all():
             return swept, None
         places = Places(self.form, contacts, self.lanes)
         network, history = places.network(blocks), swept.history
-        found = solve_velocities(network, self.solver, places.take(swept.impulses))
-        if found.residual() > self.solver.tolerance * network.fastest:
+        found = solve_velocities(network, solver, places.take(swept.impulses))
+        if found.residual() > solver.tolerance * network.fastest:
             history[0] = swept.impulses
             swept = self.solve(memory, contacts, blocks, history, AGAIN)
-            found = better(found, solve_velocities(network, self.solver, places.take(swept.impulses)))
+            found = better(found, solve_velocities(network, solver, places.take(swept.impulses)))
         places.put(history[0], found.impulses)
         return self.solve(memory, contacts, blocks, history, 0), Exact(places, found)
 
     def correct_exactly(
-        self, memory: Memory, contacts: Contacts, blocks: Array, exact: Exact | None
+        self, memory: Memory, contacts: Contacts, blocks: Array, exact: Exact | None, solver: InteriorPoint
     ) -> tuple[Array, None, Array]:
         """As `correct`."""
         shift = memory.zeros("shift", max(1, contacts.rows), self.stride)
@@ -420,7 +421,7 @@ class Engine:
             deep = exact.places.deep(blocks)
             if len(deep):
                 network = exact.places.deep_network(blocks, deep)
-                exact.positions, exact.deep = solve_positions(network, self.solver), deep
+                exact.positions, exact.deep = solve_positions(network, solver), deep
                 exact.places.put_y(network, network.push(exact.positions.impulses), shift)
         return shift, None, memory.integers("corrections made", contacts.groups)
 

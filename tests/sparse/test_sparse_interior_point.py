@@ -1,0 +1,304 @@
+"""`InteriorPoint` in one big world: the solution of the dense form, to tolerance, and its gradient."""
+
+import numpy as np
+import pytest
+import torch
+from piles import pile, settled, tower
+from test_sparse_gradients import PARAMETERS, check
+
+import backdrive as bd
+from backdrive.physics.contact import Stepping
+from backdrive.physics.step import Scheme
+from backdrive.sparse.interior_point import solve
+from backdrive.sparse.network import Network
+from backdrive.sparse.pivoting import solve_by_pivoting
+from backdrive.sparse.rollout import World
+from backdrive.sparse.step import Engine
+
+SOLVER = bd.InteriorPoint()
+
+
+def simulator_of(model, dt=0.005, **more):
+    return bd.Simulator(model, dt, sparse=True, solver=SOLVER, **more)
+
+
+# ------------------------------------------------------------------------------------------ the solution
+
+
+@pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=["euler", "midpoint"])
+@pytest.mark.parametrize(("restitution", "step"), [(0.0, True), (0.4, False)], ids=["step", "bounce"])
+@pytest.mark.parametrize(("dim", "seed"), [(2, 2), (2, 5), (3, 3), (3, 6)])
+def test_a_step_is_that_of_the_dense_form(dim, seed, restitution, step, integrator):
+    """Where both know the modes (the dense form may end at its tolerance), velocities agree to rounding."""
+    model = pile(7, seed=seed, dim=dim, spacing=0.95, restitution=restitution, step=step)
+    dense = bd.Simulator(
+        model, 0.01, sparse=False, impacts=False, specialize=False, integrator=integrator, solver=SOLVER
+    )
+    path = dense.rollout(model.initial_state(), steps=60)
+    state = bd.State(path.q[:-1:4], path.v[:-1:4])
+    a, b = (s.rollout(state, steps=1) for s in (dense, simulator_of(model, 0.01, integrator=integrator)))
+    assert int(a.status.contacts.max()) > 5
+    assert b.status.converged.all()
+    good = (a.status.residual < 1e-13)[0]
+    assert good.sum() >= 10
+    assert (a.last.v - b.last.v)[good].abs().max() < 1e-9
+    assert (a.last.q - b.last.q)[good].abs().max() < 1e-11
+    assert torch.allclose(a.status.depth, b.status.depth, atol=1e-12)
+
+
+@pytest.mark.parametrize(("dim", "count", "steps"), [(2, 10, 200), (3, 10, 200), (2, 50, 60), (3, 50, 60)])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_piles_are_solved_to_tolerance(dim, count, steps, seed):
+    model = pile(count, seed=seed, dim=dim)
+    status = simulator_of(model).rollout(model.initial_state(), steps=steps).status
+    assert status.contacts.max() >= count
+    assert status.converged.double().mean() >= 0.99  # (friction that jams may leave one in hundreds)
+    assert status.residual.median() < 1e-13
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dim", [2, 3])
+def test_piles_of_two_hundred_are_solved_to_tolerance(dim):
+    model = pile(200, dim=dim)
+    status = simulator_of(model).rollout(model.initial_state(), steps=60).status
+    assert status.contacts.max() > 100
+    assert status.converged.all()
+
+
+@pytest.mark.parametrize(("dim", "seed"), [(2, 0), (2, 1), (3, 1), (3, 2)])
+def test_sweeps_come_to_the_same_solution(dim, seed):
+    """As closely as these converge."""
+    model = pile(12, seed=seed, dim=dim)
+    ours = simulator_of(model)
+    path = ours.rollout(model.initial_state(), steps=60)
+    state = bd.State(path.q[:-1:6], path.v[:-1:6])
+    sweeps = bd.ProjectedGaussSeidel(iterations=20_000, tolerance=1e-13)
+    a, b = (s.rollout(state, steps=1) for s in (ours, bd.Simulator(model, 0.005, sparse=True, solver=sweeps)))
+    good = (a.status.converged & (b.status.residual < 1e-9))[0]
+    assert good.sum() >= 4
+    assert (a.last.v - b.last.v)[good].abs().max() < 1e-6
+
+
+def test_towers_stand():
+    model = tower(10)
+    path = simulator_of(model).rollout(model.initial_state(), steps=100)
+    assert path.status.converged.all() and path.status.contacts[-1] == 40
+    assert path.v[-1].abs().max() < 1e-8
+
+
+def test_what_has_penetrated_is_moved_out():
+    """By a part `erp` in a step, exactly."""
+    scene = bd.Scene(dim=2, gravity=(0, 0))
+    scene.add_static(bd.HalfSpace(normal=(0, 1)))
+    scene.add_body("box", bd.Box(0.2, 0.2), mass=1.0, position=(0.0, 0.09))
+    model = scene.build()
+    path = bd.Simulator(model, 0.01, sparse=True, solver=bd.InteriorPoint(erp=0.3)).rollout(
+        model.initial_state(), steps=1
+    )
+    depth = 0.01 - 0.2e-4  # what counts as penetration, beyond a slop of 1e-4 of its size
+    assert path.status.depth[0] == pytest.approx(0.01)
+    assert float(path.q[-1, 1]) == pytest.approx(0.09 + 0.3 * depth, abs=1e-4)
+    assert path.v[-1].abs().max() < 3e-3
+
+
+def problem(random, contacts, bodies, directions=2, nv=6):
+    ends = np.stack([random.integers(1, bodies + 1, contacts), random.integers(0, bodies + 1, contacts)], axis=1)
+    ends[ends[:, 0] == ends[:, 1], 1] = 0
+    pushes = random.normal(size=(contacts, 1 + directions, 2 * nv))
+    b, mu = random.normal(size=(contacts, 1 + directions)), random.uniform(0.0, 0.8, contacts)
+    mu[::5] = 0.0
+    return Network(pushes, ends, b, np.full(contacts, 1e-6), mu)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_random_problems(seed):
+    """From the middle of all bounds; and by pivoting, from impulses that are far from a solution."""
+    random = np.random.default_rng(seed)
+    network = problem(random, 8 + 2 * seed, 4 + seed)
+    found = solve(network, bd.InteriorPoint(max_iterations=100))
+    assert found.residual() < 1e-10
+    other = solve_by_pivoting(network, found.impulses + 0.01 * random.normal(size=network.b.shape))
+    assert other is not None and other.residual() < 1e-10
+
+
+def test_linear_systems_are_those_of_dense_matrices():
+    random = np.random.default_rng(0)
+    network = problem(random, 15, 6)
+    n, (count, rows) = network.blocks * network.nv, network.b.shape
+    eye = np.eye(count * rows).reshape(-1, count, rows)
+    P = np.stack([network.push(x)[:-1].ravel() for x in eye])  # [count rows, n]
+    E = random.normal(size=(count, rows, rows))
+    dense = np.zeros((count, rows, count, rows))
+    dense[np.arange(count), :, np.arange(count)] = E
+    dense = dense.reshape(count * rows, count * rows)
+    r = random.normal(size=(count, rows))
+    expected = np.linalg.solve(np.eye(count * rows) + dense @ P @ P.T, dense @ r.ravel())
+    factors = network.factor(E)
+    np.testing.assert_allclose(network.answer(factors, E, r).ravel(), expected, rtol=1e-8, atol=1e-10)
+    y = np.vstack([random.normal(size=(network.blocks, network.nv)), np.zeros((1, network.nv))])
+    expected = np.linalg.solve((np.eye(n) + P.T @ dense @ P).T, y[:-1].ravel())
+    np.testing.assert_allclose(network.solve(factors, y, transposed=True)[:-1].ravel(), expected, rtol=1e-8, atol=1e-10)
+
+
+# ------------------------------------------------------------------------------------------ gradients
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_piles(dim, seed):
+    model = pile(12, seed=seed, dim=dim, step=seed == 1)
+    names = [name for name in PARAMETERS if name != "restitution"]
+    check(simulator_of(model, 0.01), steps=3, fall=20 - dim, seed=seed, names=names)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_bounces(dim):
+    check(simulator_of(pile(10, seed=7, dim=dim, restitution=0.5), 0.01), steps=3, fall=15, seed=1)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_midpoint(dim):
+    check(simulator_of(pile(12, seed=4, dim=dim), 0.01, integrator=bd.Midpoint()), steps=3, fall=18, seed=2)
+
+
+def test_gradients_of_finer_pyramids():
+    check(simulator_of(pile(8, seed=2), 0.01, pyramid=8), steps=2, fall=30, seed=3, names=("friction", "mass"))
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_are_those_of_the_dense_form(dim):
+    """Also of what rests. (Friction that sticks has no gradient but what the softness of 1e-8 leaves of it.)"""
+    model, found = pile(7, seed=3, dim=dim, spacing=0.95), []
+    dense = bd.Simulator(model, 0.01, sparse=False, impacts=False, specialize=False, solver=SOLVER)
+    state = settled(dense, 40)
+    for simulator in (dense, simulator_of(model, 0.01)):
+        q, v = (x.clone().requires_grad_() for x in state)
+        given = {name: model.parameter(name).clone().requires_grad_() for name in ("mass", "friction", "size")}
+        last = simulator.rollout(bd.State(q, v), steps=1, parameters=given).last
+        loss = (last.q * torch.arange(model.nq)).sum() + (last.v * torch.arange(model.nv)).sum()
+        found.append(torch.autograd.grad(loss, (q, v, *given.values())))
+    for a, b in zip(*found):
+        assert (a - b).abs().max() < 1e-6 * max(float(a.abs().max()), 1e-3)
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_gradients_of_forces(dim):
+    model, generator = pile(10, seed=2, dim=dim), torch.Generator().manual_seed(2)
+    simulator = simulator_of(model, 0.01)
+    start = settled(simulator, 20)
+    weights = torch.randn(len(model.bodies), 2, dim, generator=generator, dtype=torch.float64)
+    mass, direction = model.parameter("mass"), torch.rand(len(model.bodies), generator=generator, dtype=torch.float64)
+
+    def loss_of(mass):
+        contacts = simulator.rollout(start, steps=2, parameters={"mass": mass}).contacts
+        return sum((w * contacts.on(body)).sum() for w, body in zip(weights, model.bodies))
+
+    leaf = mass.clone().requires_grad_()
+    exact, errors = float((torch.autograd.grad(loss_of(leaf), leaf)[0] * direction).sum()), []
+    for size in (1e-4, 1e-5, 1e-6):
+        with torch.no_grad():
+            numeric = float(loss_of(mass + size * direction) - loss_of(mass - size * direction)) / (2 * size)
+        errors.append(abs(exact - numeric) / abs(numeric))
+    assert min(errors) < 1e-6, errors
+
+
+def test_checkpoints_change_no_gradient():
+    """Nor does it matter where sweeps started, if the solution is the same."""
+    model = pile(12, dim=3)
+    simulator = simulator_of(model, 0.01)
+    start, gradients = settled(simulator, 30), []
+    for adjoint in (None, bd.Checkpoint(3)):
+        v = start.v.clone().requires_grad_()
+        last = simulator.rollout(bd.State(start.q, v), steps=5, adjoint=adjoint).last
+        gradients.append(torch.autograd.grad(last.q.square().sum(), v)[0])
+    assert torch.equal(*gradients)
+
+
+# ------------------------------------------------------------------------------------------ bits, and bad input
+
+
+@pytest.mark.parametrize("dim", [2, 3])
+def test_the_same_bits_whatever_the_lanes(dim):
+    model, ends = pile(20, dim=dim), []
+    for lanes in (1, 4, 4):
+        engine = Engine(model, 0.01, Scheme(bd.SemiImplicitEuler(), Stepping(SOLVER)), 2, 64, False, False, lanes=lanes)
+        world, warm = World(engine, None, model.constants), None
+        q, v = model.q0.copy(), model.v0.copy()
+        for _ in range(25):
+            outcome = world.forward(q, v, None, warm)
+            q, v, warm = outcome.q, outcome.v, outcome.impulses
+        ends.append((q, v, outcome.status))
+    assert outcome.contacts.count > 15
+    for q, v, status in ends[1:]:
+        assert np.array_equal(q, ends[0][0]) and np.array_equal(v, ends[0][1]) and status == ends[0][2]
+
+
+def test_the_same_bits_whatever_the_batch_and_the_threads():
+    model = pile(24, dim=3)
+    state = settled(simulator_of(model), 20)
+    alone = simulator_of(model, threads=1).rollout(state, steps=4)
+    path = simulator_of(model, threads=2).rollout(bd.State(state.q.expand(3, -1), state.v.expand(3, -1)), steps=4)
+    for k in range(3):
+        assert torch.equal(path.q[:, k], alone.q) and torch.equal(path.v[:, k], alone.v)
+
+
+def test_redundant_contacts_share_their_load():
+    """The ground twice: the motion is that of one ground."""
+    paths = []
+    for times in (1, 2):
+        scene = bd.Scene(dim=3)
+        for _ in range(times):
+            scene.add_static(bd.HalfSpace(normal=(0, 0, 1)), friction=0.6)
+        for k in range(3):
+            scene.add_body(f"{k}", bd.Box(0.2, 0.2, 0.2), mass=1.0, position=(0, 0, 0.1 + 0.2 * k), friction=0.6)
+        model = scene.build()
+        paths.append(simulator_of(model).rollout(model.initial_state(), steps=20))
+        assert paths[-1].status.converged.all()
+    assert paths[1].status.contacts[-1] == paths[0].status.contacts[-1] + 4
+    assert (paths[0].v - paths[1].v).abs().max() < 1e-7
+
+
+def test_contradictory_walls_are_reported():
+    """A box that closing walls would crush: no solution moves it out of both; nothing is lost, and status tells."""
+    scene = bd.Scene(dim=2)
+    for sign in (1.0, -1.0):
+        scene.add_static(bd.HalfSpace(normal=(sign, 0), offset=-0.08), friction=0.5)
+    scene.add_body("box", bd.Box(0.2, 0.2), mass=1.0, position=(0.0, 0.0), friction=0.5)
+    model = scene.build()
+    path = simulator_of(model).rollout(model.initial_state(), steps=10)
+    assert path.status.finite.all()
+    assert path.status.depth.min() > 0.01
+    assert path.q.abs().max() < 10.0
+
+
+def test_too_few_iterations_are_reported():
+    model = pile(30, dim=2)
+    solver = bd.InteriorPoint(max_iterations=1, tolerance=1e-16)
+    status = bd.Simulator(model, 0.01, sparse=True, solver=solver).rollout(model.initial_state(), steps=30).status
+    assert status.finite.all()
+    assert not status.converged[-5:].all()
+
+
+def test_what_is_not_finite_is_reported():
+    model = pile(24, dim=2)
+    state = model.initial_state()
+    state.v[5] = float("nan")
+    with pytest.raises(ValueError, match="state.v is not finite"):
+        simulator_of(model).rollout(state, steps=2)
+    path = simulator_of(model, nonfinite="mark").rollout(state, steps=2)
+    assert not path.status.finite.any() and not path.status.converged.any()
+
+
+def test_float32_is_close():
+    model = pile(15)
+    state = settled(simulator_of(model), 40)
+    double = simulator_of(model).rollout(state, steps=3)
+    single = simulator_of(model, dtype=torch.float32).rollout(bd.State(state.q.float(), state.v.float()), steps=3)
+    assert single.status.converged.all()
+    assert (double.q - single.q).abs().max() < 1e-4
+    assert (double.v - single.v).abs().max() < 2e-2
+
+
+def test_auto_takes_the_sparse_form():
+    assert bd.Simulator(pile(24, dim=2), 0.01, solver=SOLVER).sparse
+    assert not bd.Simulator(pile(23, dim=2), 0.01, solver=SOLVER).sparse
