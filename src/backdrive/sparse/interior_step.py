@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from .step import Contacts
 
 Array = np.ndarray
+PIVOTED = 400  # contacts, at most
 
 
 class Places:
@@ -61,11 +63,17 @@ class Places:
         return y
 
 
-def solve_velocities(network: Network, solver: InteriorPoint, swept: Array) -> Solution:
-    """From the impulses that sweeps came to; islands that this does not solve are left to pivoting."""
-    best = solve(network, solver, swept)
+def solve_velocities(network: Network, solver: InteriorPoint, swept: Array, sweep: Callable[[], Array]) -> Solution:
+    """From the impulses that sweeps came to; if that leads nowhere, from where more sweeps come to. Islands that are
+    not solved then are left to pivoting; where that would take too long, to a start from the middle of all bounds."""
     tolerance = solver.tolerance * network.fastest
+    best = solve(network, solver, swept)
     if best.residual() > tolerance:
+        swept = sweep()
+        best = better(best, solve(network, solver, swept))
+    if best.residual() > tolerance and network.count > PIVOTED:
+        best = better(best, solve(network, solver))
+    elif best.residual() > tolerance:
         off = network.largest(network.residual(best.impulses, network.speeds(best.impulses)))
         near = np.where(network.of_islands(off) > tolerance, swept, best.impulses)
         best = better(best, solve_by_pivoting(network, near))

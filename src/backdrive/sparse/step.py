@@ -23,7 +23,7 @@ from ..physics.spatial import IDENTITY
 from ..physics.step import Scheme
 from .broad import Neighbours, Pairs
 from .interior_point import solve as solve_positions
-from .interior_step import Places, better, solve_velocities
+from .interior_step import Places, solve_velocities
 from .memory import Memory
 from .modes import Solution
 from .stages import Stage
@@ -403,12 +403,13 @@ class Engine:
         if not contacts.count or not np.isfinite(blocks).all():
             return swept, None
         places = Places(self.form, contacts, self.lanes)
-        network, history = places.network(blocks), swept.history
-        found = solve_velocities(network, solver, places.take(swept.impulses))
-        if found.residual() > solver.tolerance * network.fastest:
+        history = swept.history
+
+        def sweep() -> Array:
             history[0] = swept.impulses
-            swept = self.solve(memory, contacts, blocks, history, AGAIN)
-            found = better(found, solve_velocities(network, solver, places.take(swept.impulses)))
+            return places.take(self.solve(memory, contacts, blocks, history, AGAIN).impulses)
+
+        found = solve_velocities(places.network(blocks), solver, places.take(swept.impulses), sweep)
         places.put(history[0], found.impulses)
         return self.solve(memory, contacts, blocks, history, 0), Exact(places, found)
 
