@@ -57,10 +57,11 @@ def test_piles_are_solved_to_tolerance(dim, count, steps, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dim", [2, 3])
-def test_piles_of_two_hundred_are_solved_to_tolerance(dim):
+@pytest.mark.parametrize(("dim", "steps"), [(2, 90), (3, 60)])
+def test_piles_of_two_hundred_are_solved_to_tolerance(dim, steps):
+    """While they fall together; what has come to rest may stay unsolved, and says so."""
     model = pile(200, dim=dim)
-    status = simulator_of(model).rollout(model.initial_state(), steps=60).status
+    status = simulator_of(model).rollout(model.initial_state(), steps=steps).status
     assert status.contacts.max() > 100
     assert status.converged.all()
 
