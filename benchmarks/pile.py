@@ -17,7 +17,7 @@ DT = 0.005
 STEPS = 20  # of a measured call
 SETTLE = 400  # steps before, in which each engine comes to rest
 SIZES, FEW = (100, 200, 1000), (100, 200)  # boxes; few of them in a quick run
-FALL, INTERIOR = 60, {50: 10, 200: 2}  # steps before, and of a measured call, of InteriorPoint, by boxes
+FALL, INTERIOR = 60, {50: 5, 200: 1}  # steps before, and of a measured call, of InteriorPoint, by boxes
 COLUMNS = ["", "ms per step", "contacts", "µs per contact", "ratio"]
 FRICTION, DENSITY, EDGE, HIGH = 0.6, 500.0, 0.2, 4  # m; boxes of a tower
 
