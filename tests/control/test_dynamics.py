@@ -120,3 +120,16 @@ def test_a_neural_network_is_dynamics_too():
     plan = optimize(f, cost, x, torch.zeros(15, 6, 1).double())
     assert plan.converged.all() and (plan.cost < plan.history[0]).all()
     assert not plan.controls.requires_grad and all(p.grad is None for p in net.parameters())
+
+
+def test_parameters_that_change_in_place_are_seen():
+    """The constants of the last call are kept, but only for the same values."""
+    sim, state = simulator(arm), random_state(arm(), 2, 0)
+    mass = arm().parameter("mass").clone()
+    dynamics = SimulatedDynamics(sim, {"mass": mass})
+    x, u = dynamics.pack(state), torch.ones(2, 2).double()
+    before = dynamics.step(x, u)
+    assert torch.equal(dynamics.step(x, u), before)
+    mass *= 2.0
+    heavier = sim.step(state, u, parameters={"mass": 2.0 * arm().parameter("mass")})
+    assert torch.equal(dynamics.step(x, u), torch.cat(heavier, -1)) and not torch.equal(dynamics.step(x, u), before)
