@@ -18,6 +18,7 @@
     complementarity, gauss_seidel, interior_point, pivoting   the solvers of a system;  solve  the one that was chosen
     integrate   the integrators, and moving on the manifold
     impact      which contacts rest and which hit, and when
+    correction  how positions are corrected
     contact     from free motion to what the constraints allow;  contact_adjoint  its derivative
 
     step        one time step, or its stretches from impact to impact
