@@ -339,7 +339,8 @@ def assemble(program: Program, parameters: Mapping[str, Tensor]) -> Tensor:
         names = list(parameters)
         return torch.ops.backdrive.assemble(program.number, ",".join(names), [parameters[name] for name in names])
     check = _local.check_parameters and not any(_mapped(x) for x in parameters.values())
-    plain = check and plain_call() and not any(isinstance(x, Tensor) and x.requires_grad for x in parameters.values())
+    plain = check and plain_call() and not torch.is_inference_mode_enabled()  # whose tensors no gradient may meet
+    plain = plain and not any(isinstance(x, Tensor) and x.requires_grad for x in parameters.values())
     if plain and program.assembled is not None:
         before, constants = program.assembled
         if before.keys() == parameters.keys() and all(_same(x, parameters[name]) for name, x in before.items()):

@@ -204,6 +204,16 @@ def test_gradients_of_some_inputs_only(wanted):
     torch.testing.assert_close(some[wanted].grad, everything[wanted].grad, rtol=1e-13, atol=1e-13)
 
 
+def test_constants_of_inference_mode_are_not_kept():
+    model, sim = arm(), simulator(arm)
+    state, controls = bd.State(*random_state(model, 2)), random_controls(model, 3, 2)
+    with torch.inference_mode():
+        sim.rollout(state, controls, parameters={"mass": model.parameter("mass")})
+    controls.requires_grad_()
+    sim.rollout(state, controls, parameters={"mass": model.parameter("mass")}).last.q.sum().backward()
+    assert controls.grad.abs().max() > 0.0
+
+
 def test_no_gradient_without_asking():
     path = simulator(arm).rollout(random_state(arm(), 2), random_controls(arm(), 3, 2))
     assert not path.q.requires_grad and path.q.grad_fn is None and not path.position("ball").requires_grad
