@@ -24,7 +24,7 @@ SETTLE = 1.0  # s before the measured steps, in which each engine comes to rest
 FLIGHT = 10  # steps in the air, in which no joint reaches a limit
 LONG = 1000  # steps of the gradient
 LINKS, CHAIN_STEPS, CHAIN_DT = 10, 40, 0.01
-LCP_PHYSICS = {"forward": 3150e-6, "gradient": 11300e-6}  # s per step of such a chain, the figures
+LCP_PHYSICS = {"forward": 3150e-6, "gradient": 11300e-6}  # s per step of such a chain, measured on another machine
 DEFAULT = "Gauss-Seidel"
 SOLVERS: dict[str, bd.ProjectedGaussSeidel | bd.InteriorPoint] = {
     DEFAULT: bd.ProjectedGaussSeidel(),
@@ -287,7 +287,7 @@ def _chain(run: Run) -> Table:
     table.notes += [
         f"{CHAIN_STEPS} steps of {CHAIN_DT:g} s from just before the hit; links that are not neighbours may touch each "
         "other. Gradient of the last positions with respect to the start and all masses.",
-        "lcp-physics was not run here: its numbers are the issue's figures, from another run.",
+        "lcp-physics was not run here: its times are the project's figures, from another machine.",
     ]
     return table
 

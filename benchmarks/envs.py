@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import gymnasium
@@ -23,7 +23,7 @@ LEAN = {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}  #
 SECONDS = 60.0
 
 
-def measure(run: Run) -> Iterator[Table]:
+def measure(run: Run) -> list[Table]:
     """Steps of environments (5 of the simulator's) per second, with random actions and new starts where one fell."""
     cores = os.cpu_count() or 1
     table = Table(
@@ -49,7 +49,7 @@ def measure(run: Run) -> Iterator[Table]:
         "Gymnasium's file asks for Runge-Kutta: four evaluations per step. The ratio is to that, as people use it."
     )
     table.notes.append("With gradients: 10 steps, and the gradient of their rewards with respect to all actions.")
-    yield table
+    return [table]
 
 
 def _gymnasium_cases(cores: int) -> dict[str, tuple[Case, int]]:

@@ -58,6 +58,8 @@ TITLES = {
     "pendulum": "Links",
     "memory": "Memory",
     "startup": "Compilation and overhead",
+    "control": "Planning",
+    "envs": "Environments",
 }
 
 

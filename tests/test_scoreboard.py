@@ -9,6 +9,7 @@ pytest.importorskip("pinocchio")
 sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are no part of the package
 
 from benchmarks import report, scoreboard
+from benchmarks.__main__ import SECTIONS
 from benchmarks.report import Section, Table, Target
 from benchmarks.timing import Run
 
@@ -23,6 +24,10 @@ def sections() -> list[Section]:
     times = {"backdrive 1": [3e-6, 3.3e-6], "backdrive 64": [7e-7, 7e-7], "MuJoCo 1": [1e-5, 1.2e-5]}
     chains = {"MuJoCo 5": [2e-6, 2e-6], "specialised 5 forward": [4e-8, 4e-8]}
     return [Section("batch", [table], times), Section("pendulum", [links], chains)]
+
+
+def test_every_part_has_a_title():
+    assert set(SECTIONS) == set(scoreboard.TITLES)
 
 
 def test_what_is_written_is_read(tmp_path):
