@@ -280,6 +280,22 @@ def test_too_few_iterations_are_reported():
     assert not status.converged[-5:].all()
 
 
+def test_a_step_without_derivative_has_no_number_for_it(monkeypatch):
+    """Rather than an exception in the middle of a backward pass."""
+    model = pile(12, dim=2)
+    simulator = simulator_of(model)
+    start = settled(simulator, 30)
+    v = start.v.clone().requires_grad_()
+    last = simulator.rollout(bd.State(start.q, v), steps=1).last
+
+    def singular(network, E):
+        raise RuntimeError("Factor is exactly singular")
+
+    monkeypatch.setattr(Network, "factor", singular)
+    (gradient,) = torch.autograd.grad(last.v.sum(), v)
+    assert gradient.isnan().any()
+
+
 def test_what_is_not_finite_is_reported():
     model = pile(24, dim=2)
     state = model.initial_state()

@@ -33,8 +33,12 @@ class Solution:
         y_hat = y_bar + Pᵀ s_bar.
         """
         network, transposed = self.network, self.E.transpose(0, 2, 1)
-        factors = network.factor(self.E)
         s_bar = np.zeros_like(self.impulses)
+        try:
+            factors = network.factor(self.E)
+        except RuntimeError:  # of a step that was not solved: it has no derivative
+            nan = np.full_like(s_bar, np.nan)
+            return np.full_like(network.pushes, np.nan), nan, nan[:, 0], nan[:, 0]
         for _ in range(2):  # and once more for the digits that the factors lose
             y_hat = y_bar + network.push(s_bar)
             left = s_bar + apply(transposed, impulses_bar + network.along(y_hat))
