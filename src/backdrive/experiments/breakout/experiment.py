@@ -95,7 +95,7 @@ def run(run: Run) -> None:
     )  # fmt: skip
     with Game() as game, one_torch_thread():
         bench = Bench(run, game, settings)
-        kinds = players(run)
+        kinds = [ARRIVAL, PAPER]
         for kind in kinds:  # kernels are made when they are first used: that is not part of a frame
             play(game, bench.player(kind, 0, Paddle.guess()), bench.seed(0), WARM)
         attempt(run, "film", lambda: film(run, bench))
@@ -120,13 +120,6 @@ def attempt(run: Run, what: str, part: Callable[[], T]) -> T | None:
         run.say(f"{what} is missing: {type(error).__name__}: {error}")
         run.record(missing={**run.results.get("missing", {}), what: f"{type(error).__name__}: {error}"})
         return None
-
-
-def players(run: Run) -> list[str]:
-    if importlib.util.find_spec("backdrive.control") is None:
-        run.say("the paper's player is left out: it plans with backdrive.control, which is not there")
-        return [ARRIVAL]
-    return [ARRIVAL, PAPER]
 
 
 def play_games(bench: Bench, kind: str, frames: int, games: int) -> Iterator[Played]:
