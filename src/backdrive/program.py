@@ -144,7 +144,9 @@ class Program:
     ) -> None:  # fmt: skip
         """Begin to build a kernel that will be wanted soon."""
         key = (form, wrenches, constants_bar, batched, parameters, watching)
-        if key not in self._executables and key not in self._coming and self.sparse is None:
+        if self.sparse is not None:
+            self.sparse.expect_gradient()
+        elif key not in self._executables and key not in self._coming:
             self._coming[key] = ahead(functools.partial(self._build, *key))
 
     def _build(

@@ -159,6 +159,36 @@ def test_gradients_do_not_need_what_the_rollout_kept():
     assert torch.equal(*gradients)
 
 
+@pytest.mark.parametrize("most", [1.0, 3e5, 256e6])
+def test_steps_are_kept_as_far_as_there_is_room(most, monkeypatch):
+    """Gradients have the same bits, whatever else is rolled out in between, in memory that others gave back."""
+    from backdrive.sparse import rollout
+
+    model = pile(10, dim=3)
+    simulator = bd.Simulator(model, 0.01, sparse=True)
+    starts = [settled(simulator, n) for n in (20, 25, 30)]
+
+    def rolled(start, steps=6):
+        v = start.v.clone().requires_grad_()
+        last = simulator.rollout(bd.State(start.q, v), steps=steps).last
+        return v, last.q.square().sum() + last.v.square().sum()
+
+    monkeypatch.setattr(rollout, "MOST_RECORDED", 0.0)
+    expected = [torch.autograd.grad(loss, v)[0] for v, loss in map(rolled, starts)]
+    monkeypatch.setattr(rollout, "MOST_RECORDED", most)
+    together = [rolled(start) for start in starts]
+    kept = {len(record.steps[0]) for record in rollout._records.values()}
+    assert {1.0: kept == {1}, 3e5: 1 <= min(kept) < 6, 256e6: kept == {6}}[most]
+    v, loss = together.pop(1)
+    for _ in range(2):
+        assert torch.equal(torch.autograd.grad(loss, v, retain_graph=True)[0], expected[1])
+    del v, loss  # what it had kept is used by the next
+    v, loss = rolled(starts[0], steps=6)
+    simulator.rollout(starts[2], steps=5)
+    for (v, loss), gradient in zip([(v, loss), *together], (expected[0], expected[0], expected[2])):
+        assert torch.equal(torch.autograd.grad(loss, v)[0], gradient)
+
+
 def test_a_gradient_per_environment():
     """A batch, also with parameters of its own for every world, has the gradients of its worlds one by one."""
     model = pile(6, dim=2)

@@ -95,7 +95,7 @@ def forces_along(world: World, a: dict[str, Array]) -> list[tuple[Array, Array]]
     path: list[tuple[Array, Array]] = []
     warm: Impulses | None = None
     for t, (q, v) in enumerate(zip(a["q"], a["v"], strict=True)):
-        step = world.forward(np.ascontiguousarray(q), np.ascontiguousarray(v), wrench_of(a, t), warm)
+        step = world.forward(a, t, np.ascontiguousarray(q), np.ascontiguousarray(v), warm)
         path.append((step.contacts.key, world.engine.forces(world.numbers, step)))
         warm = step.impulses
     return path
@@ -110,15 +110,14 @@ def pull_back(world: World, a: dict[str, Array], keys: Array) -> Array:
     warm: Impulses | None = None
     for t, (q, v) in enumerate(zip(np.array(a["q"]), np.array(a["v"]), strict=True)):
         before.append((q, v, warm))
-        warm = world.forward(q, v, wrench_of(a, t), warm).impulses
+        warm = world.forward(a, t, q, v, warm).impulses
     links_bar, records_bar = np.zeros_like(world.numbers.links), np.zeros_like(world.numbers.records)
     impulses_bar: Array | None = None
     for t in reversed(range(len(before))):
         q, v, warm = before[t]
-        wrench = wrench_of(a, t)
-        step = world.forward(q, v, wrench, warm, keep=True)
+        step = world.forward(a, t, q, v, warm, keep=True)
         bars = world.adjoint.backward(
-            world.memory, world.numbers, step, q, v, wrench, np.zeros_like(q), np.zeros_like(v), impulses_bar,
+            world.memory, world.numbers, step, q, v, wrench_of(a, t), np.zeros_like(q), np.zeros_like(v), impulses_bar,
             0 if warm is None else len(warm.table), a["bar"][t][np.searchsorted(keys, step.contacts.key)],
         )  # fmt: skip
         a["q_bar"][t], a["v_bar"][t], impulses_bar = bars.q, bars.v, bars.impulses

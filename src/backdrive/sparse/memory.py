@@ -46,6 +46,28 @@ class Memory:
         return self.array(name, *shape, dtype=np.int64)
 
 
+class Spare:
+    """Memories that nobody uses now, of `most` bytes altogether."""
+
+    def __init__(self, dtype: Any, most: float) -> None:
+        self.dtype, self.most = dtype, most
+        self._free: list[Memory] = []
+
+    def take(self) -> Memory:
+        try:
+            return self._free.pop()
+        except IndexError:
+            return Memory(self.dtype)
+
+    def give_back(self, memories: list[Memory]) -> None:
+        """Those that were taken first are the first to be taken again: their arrays have about the right size."""
+        left = self.most - sum(memory.size() for memory in tuple(self._free))
+        for memory in reversed(memories):
+            left -= memory.size()
+            if left >= 0.0:
+                self._free.append(memory)
+
+
 def _aligned(size: int, dtype: np.dtype) -> Array:
     memory = np.zeros(size * dtype.itemsize + ALIGNMENT, np.uint8)
     start = -memory.__array_interface__["data"][0] % ALIGNMENT

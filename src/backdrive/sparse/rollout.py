@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -15,24 +15,36 @@ from torch import Tensor
 from ..model import Model
 from ..physics.step import Scheme
 from .adjoint import Adjoint
-from .memory import Memory
+from .memory import Memory, Spare
 from .step import Engine, Impulses, Outcome
 from .tables import Numbers
 
 Array = np.ndarray
 MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
+MOST_RECORDED = 256e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
 _numbers = itertools.count(2)  # 0 and 1 say whether a rollout has a path
 _records: weakref.WeakValueDictionary[int, Record] = weakref.WeakValueDictionary()
 _last = threading.local()
 
 
 class Record:
-    """What the solver started from in a rollout, which its states do not tell: [environment][segment]."""
+    """What the solver started from in a rollout, which its states do not tell: [environment][segment]; and, if its
+    derivative is expected, its first steps [environment][step], with all that this reads, in memories of their own."""
 
-    def __init__(self, batch: int) -> None:
-        self.starts: list[list[Impulses | None]] = [[]] * batch
+    def __init__(self, batch: int, spare: Spare) -> None:
+        self.starts: list[list[Impulses | None]] = [[] for _ in range(batch)]
+        self.steps: list[list[Outcome]] = [[] for _ in range(batch)]
+        self.spare, self.room = spare, 0.0  # bytes, for the steps of each environment
+        self._memories: list[Memory] = []
         self.number = next(_numbers)
         _records[self.number] = self
+        weakref.finalize(self, spare.give_back, self._memories).atexit = False
+
+    def memory(self) -> Memory:
+        """Of one more step."""
+        memory = self.spare.take()
+        self._memories.append(memory)
+        return memory
 
 
 class SparseProgram:
@@ -42,6 +54,12 @@ class SparseProgram:
         self.model, self.threads, self._make = model, threads, (h, scheme, directions, bits)
         self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
         self._worlds: dict[tuple[bool, bool], list[World]] = {}  # that nobody uses now
+        self._spare = Spare(np.float64 if bits == 64 else np.float32, MOST_RECORDED)
+
+    @staticmethod
+    def expect_gradient() -> None:
+        """Of this thread's next rollout."""
+        _last.expected = True
 
     @staticmethod
     def last_record() -> Record | None:
@@ -69,6 +87,14 @@ class SparseProgram:
         if world.memory.size() < MOST_KEPT:
             free.append(world)
 
+    def _new_record(self, batch: int, every: int) -> Record:
+        """Of this thread's next rollout."""
+        record = Record(batch, self._spare)
+        if getattr(_last, "expected", False) and every == 1:
+            record.room = MOST_RECORDED / batch
+        _last.record, _last.expected = record, False
+        return record
+
     def run(
         self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int], constants: Tensor,
         bounces: bool,
@@ -77,17 +103,17 @@ class SparseProgram:
         arrays = {name: as_array(x) for name, x in rows.items()}
         numbers = as_array(constants)
         wrenches = "wrenches" in rows
-        record = Record(batch) if form == "rollout" else _records.get(integers["record"])
-        _last.record = record if form == "rollout" else None
+        forwards = form == "rollout"
+        record = self._new_record(batch, integers["every"]) if forwards else _records.get(integers.pop("record"))
 
         def one(k: int) -> None:
             own = {name: x[k] if x.ndim == 2 else x[:, k] for name, x in arrays.items()}
             with self.world(bounces, wrenches, numbers[k] if numbers.ndim == 2 else numbers) as world:
-                if form == "rollout":
+                if forwards:
                     assert record is not None
-                    record.starts[k] = world.rollout(own, **integers)
+                    world.rollout(own, record, k, **integers)
                 else:
-                    world.rollout_adjoint(own, None if record is None else record.starts[k], **integers)
+                    world.rollout_adjoint(own, record, k, **integers)
 
         one(0)  # (which compiles)
         if batch > 1:
@@ -111,42 +137,46 @@ class World:
         if not np.array_equal(self.numbers.records[planes], before.records[planes]):
             self.near.forget()
 
+    def forward(
+        self, a: dict[str, Array], t: int, q: Array, v: Array, warm: Impulses | None, memory: Memory | None = None,
+        keep: bool = False,
+    ) -> Outcome:  # fmt: skip
+        """Step t from (q, v), with the impulses of the step before; memory: of its own, if it has any."""
+        memory = self.memory if memory is None else memory
+        return self.engine.forward(memory, self.near, self.numbers, q, v, wrench_of(a, t), warm, keep)
+
     def steps(
-        self, a: dict[str, Array], q: Array, v: Array, warm: Impulses | None, first: int, end: int,
-        after: Callable[[int, Outcome], None],
-    ) -> tuple[Array, Array, Impulses | None]:  # fmt: skip
-        """Steps `first` to `end`; after each: after(its number, its outcome)."""
+        self, a: dict[str, Array], q: Array, v: Array, warm: Impulses | None, first: int, end: int
+    ) -> list[tuple[Array, Array, Impulses | None]]:
+        """What steps `first` to `end` start from, and what the last one comes to."""
+        found = [(q, v, warm)]
         for t in range(first, end):
-            outcome = self.forward(q, v, wrench_of(a, t), warm)
+            outcome = self.forward(a, t, *found[-1])
+            found.append((outcome.q, outcome.v, outcome.impulses))
+        return found
+
+    def rollout(self, a: dict[str, Array], record: Record, k: int, steps: int, every: int) -> None:
+        """See `physics.rollout`; of environment k of a record."""
+        q, v, warm = np.array(a["q"]), np.array(a["v"]), None
+        starts, kept, room = record.starts[k], record.steps[k], record.room
+        for t in range(steps):
+            if t % every == 0:
+                starts.append(warm)
+            own = record.memory() if room > 0.0 else None
+            outcome = self.forward(a, t, q, v, warm, own, keep=own is not None)
+            if own is not None:
+                kept.append(outcome)
+                room -= own.size()
             q, v, warm = outcome.q, outcome.v, outcome.impulses
-            after(t, outcome)
-        return q, v, warm
-
-    def forward(self, q: Array, v: Array, wrench: Array | None, warm: Impulses | None, keep: bool = False) -> Outcome:
-        return self.engine.forward(self.memory, self.near, self.numbers, q, v, wrench, warm, keep)
-
-    def rollout(self, a: dict[str, Array], steps: int, every: int) -> list[Impulses | None]:
-        """See `physics.rollout`; returns the impulses before every segment."""
-        q, v = np.array(a["q"]), np.array(a["v"])
-        warm: Impulses | None = None
-        starts: list[Impulses | None] = []
-
-        def note(t: int, outcome: Outcome) -> None:
-            a["status"][t] = outcome.status
-
-        for s, first in enumerate(range(0, steps, every)):
-            starts.append(warm)
-            q, v, warm = self.steps(a, q, v, warm, first, min(first + every, steps), note)
-            a["path_q"][s], a["path_v"][s] = q, v
+            a["status"][t], a["path_q"][t // every], a["path_v"][t // every] = outcome.status, q, v
         a["last_q"][:], a["last_v"][:] = q, v
-        return starts
 
     def rollout_adjoint(
-        self, a: dict[str, Array], starts: list[Impulses | None] | None, steps: int, truncate: int, record: int,
-        every: int = 1,
-    ) -> None:  # fmt: skip
+        self, a: dict[str, Array], record: Record | None, k: int, steps: int, truncate: int, every: int = 1
+    ) -> None:
         """See `physics.rollout`. Without the impulses before its segments, the rollout is made again."""
         states = np.ascontiguousarray(a["path_q"]), np.ascontiguousarray(a["path_v"])
+        starts, kept = (None, []) if record is None else (record.starts[k], record.steps[k])
         starts = starts or self._starts(a, *states, steps, every)
         q_bar, v_bar, impulses_bar = np.array(a["last_q_bar"]), np.array(a["last_v_bar"]), None
         links_bar, records_bar = np.zeros_like(self.numbers.links), np.zeros_like(self.numbers.records)
@@ -154,21 +184,16 @@ class World:
             a["controls_bar"][...] = 0.0  # there are none
         for s in reversed(range(len(starts))):
             first, end = s * every, min((s + 1) * every, steps)
-            before: list[tuple[Array, Array, Impulses | None]] = [(states[0][s], states[1][s], starts[s])]
-            self.steps(
-                a, *before[0], first, end - 1,
-                lambda t, x: before.append((x.q, x.v, x.impulses)),  # noqa: B023
-            )  # fmt: skip
+            before = self.steps(a, states[0][s], states[1][s], starts[s], first, end - 1)
             for t in reversed(range(first, end)):
                 if (t + 1) % truncate == 0 and t + 1 < steps:
                     q_bar[:], v_bar[:], impulses_bar = 0.0, 0.0, None
                 if t + 1 == end:
                     q_bar, v_bar = q_bar + a["path_q_bar"][s], v_bar + a["path_v_bar"][s]
                 q, v, warm = before[t - first]
-                wrench = wrench_of(a, t)
-                step = self.forward(q, v, wrench, warm, keep=True)
+                step = kept[t] if t < len(kept) else self.forward(a, t, q, v, warm, keep=True)
                 bars = self.adjoint.backward(
-                    self.memory, self.numbers, step, q, v, wrench, q_bar, v_bar, impulses_bar,
+                    self.memory, self.numbers, step, q, v, wrench_of(a, t), q_bar, v_bar, impulses_bar,
                     0 if warm is None else len(warm.table),
                 )  # fmt: skip
                 q_bar, v_bar, impulses_bar = bars.q, bars.v, bars.impulses
@@ -186,7 +211,7 @@ class World:
         starts: list[Impulses | None] = []
         for s, first in enumerate(range(0, steps, every)):
             starts.append(warm)
-            *_, warm = self.steps(a, q[s], v[s], warm, first, min(first + every, steps), lambda t, x: None)
+            *_, warm = self.steps(a, q[s], v[s], warm, first, min(first + every, steps))[-1]
         return starts
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -79,11 +79,15 @@ class Contacts:
             "groups": self.groups,
         }  # fmt: skip
 
+    def started_from(self, old_at: Array) -> Contacts:
+        """The same ones, from other impulses."""
+        return replace(self, at=self.at | {"old_at": old_at})
+
 
 @dataclass
 class Outcome:
-    """A step: the state after it, its impulses and status; and what its derivative reads, in memory that the next step
-    uses again.
+    """A step: the state after it, its impulses and status; and what its derivative reads, in the memory that it was
+    given.
 
     shift: y of corrected positions. corrections: impulses of every sweep for these, if there are any, and
     corrections_made: how many, in every group. exact: what `InteriorPoint` found, if it was asked for.
@@ -184,7 +188,7 @@ class Engine:
         solids, boxes = self.place_shapes(memory, numbers, free, near.boxes)
         pairs = near.find(memory, solids, boxes)
         touches, features = self.meet(memory, numbers, free, solids, pairs)
-        contacts = self.arrange(memory, pairs, touches, warm)
+        contacts = self.arrange(pairs, touches, warm)
         most = self.sweeps * (COLD if warm is None else 1)
         keep = keep and self.interior is None  # whose derivative is that of its solution
         history = memory.array("history", most + 2 if keep else 2, contacts.registers, self.form.rows, self.lanes)
@@ -289,26 +293,25 @@ class Engine:
 
     # ------------------------------------------------------------------------------------------ contacts
 
-    def arrange(self, memory: Memory, pairs: Pairs, touches: Array, warm: Impulses | None) -> Contacts:
+    def arrange(self, pairs: Pairs, touches: Array, warm: Impulses | None) -> Contacts:
         """The contacts, and the order in which they are solved."""
         slot = (touches[:-1, TOUCH - 1] > 0.5).nonzero()[0]
         known = pairs.arranged
         if known is not None and np.array_equal(slot, known.slot):
             if warm is None:
-                known.at["old_at"] = memory.zeros("no old", len(known.weights), dtype=np.int64)
-                return known
+                return known.started_from(np.zeros(len(known.weights), np.int64))
             if warm.key is known.key or np.array_equal(warm.key, known.key):
-                known.at["old_at"] = known.at["own"]  # in the step before, everything had the same place
-                return known
+                return known.started_from(known.at["own"])  # in the step before, everything had the same place
         pair = pairs.pair_of_slot[slot]
         key = pairs.key[pair] * SLOTS + (slot - pairs.first_slot[pair])
-        pairs.arranged = self._arranged(memory, pairs, slot, pair, key, len(touches) - 1, warm)
+        pairs.arranged = self._arranged(pairs, slot, pair, key, len(touches) - 1, warm)
         return pairs.arranged
 
     def _arranged(
-        self, memory: Memory, pairs: Pairs, slot: Array, pair: Array, key: Array, no_touch: int, warm: Impulses | None
+        self, pairs: Pairs, slot: Array, pair: Array, key: Array, no_touch: int, warm: Impulses | None
     ) -> Contacts:
-        tables, n = self.tables, len(slot)
+        """In memory of their own: later steps may have the same ones."""
+        tables, n, memory = self.tables, len(slot), Memory(self.dtype)
         place, sizes = np.empty(n, np.int64), np.empty(4, np.int64)
         names = {"starts": n + 1, "group_packs": n + 1, "group_rows": n + 1, "row_of": tables.nbody + 1}
         into = {name: memory.integers(name, count) for name, count in names.items()}
