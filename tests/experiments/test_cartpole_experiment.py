@@ -10,24 +10,34 @@ import torch
 
 from backdrive import experiments
 from backdrive.control import Dynamics
-from backdrive.experiments import Run, cartpole
-from backdrive.experiments.cartpole import Boxes, CartPole, Networks, Several, Steps, told
+from backdrive.experiments import Run
+from backdrive.experiments.cartpole import balance, boxes, experiment, game
+from backdrive.experiments.cartpole import networks as learning
+from backdrive.experiments.cartpole.boxes import Boxes, told
+from backdrive.experiments.cartpole.game import CartPole, Steps
+from backdrive.experiments.cartpole.networks import Networks
+from backdrive.experiments.cartpole.several import Several
 from backdrive.simulator import Simulator
 from backdrive.threads import one_torch_thread
 
 gymnasium = pytest.importorskip("gymnasium")
 matplotlib.use("Agg")
 
-TRUTH = torch.tensor(cartpole.TRUTH, dtype=torch.float64)
+TRUTH = torch.tensor(boxes.TRUTH, dtype=torch.float64)
 
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
+def set_cap(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    for module in (game, balance, experiment):
+        monkeypatch.setattr(module, "CAP", steps)
+
+
 def random_boxes(count: int, seed: int = 0) -> torch.Tensor:
     stream = generator(seed)
-    return torch.stack([cartpole.guess(stream) for _ in range(count)])
+    return torch.stack([boxes.guess(stream) for _ in range(count)])
 
 
 def random_states(count: int, models: int, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -40,19 +50,19 @@ def random_states(count: int, models: int, seed: int = 0) -> tuple[torch.Tensor,
 
 @pytest.fixture(scope="module")
 def simulator() -> Simulator:
-    return Simulator(cartpole.build(), cartpole.DT)
+    return Simulator(boxes.build(), game.DT)
 
 
 @pytest.fixture(scope="module")
 def steps() -> Steps:
-    return cartpole.play_at_random(60, 5, generator())
+    return game.play_at_random(60, 5, generator())
 
 
 @pytest.fixture(scope="module")
 def networks(steps) -> Networks:
     """Two: of the first 40 steps, and of the last 40."""
     with pytest.MonkeyPatch.context() as patch, one_torch_thread():
-        patch.setattr(cartpole, "UPDATES", 300)
+        patch.setattr(learning, "UPDATES", 300)
         return Networks.train([steps.first(40), Steps(*(x[20:] for x in vars(steps).values()))], generator())
 
 
@@ -96,14 +106,14 @@ def test_bad_forces_and_the_cap(monkeypatch):
     for force in (10.1, -11.0, math.nan, math.inf):
         with pytest.raises(ValueError, match="between -10 and 10 N"):
             env.push(force)
-    monkeypatch.setattr(cartpole, "CAP", 4)
+    set_cap(monkeypatch, 4)
     env = CartPole()
     env.reset(0)
     assert [env.push(0.1)[1] for _ in range(4)] == [False, False, False, True]
 
 
 def test_random_play_is_repeatable_and_goes_on_after_an_episode(steps):
-    again = cartpole.play_at_random(60, 5, generator())
+    again = game.play_at_random(60, 5, generator())
     assert torch.equal(steps.before, again.before) and torch.equal(steps.force, again.force)
     joined = (steps.after[:-1] == steps.before[1:]).all(-1)
     assert 0 < int((~joined).sum()) < 6
@@ -121,7 +131,7 @@ def test_boxes_like_the_truth_have_its_velocities(simulator, steps):
     )
     difference = expected - steps.after
     assert difference[:, [1, 3]].abs().max() < 1e-6  # what is seen is float32
-    gained = cartpole.DT * (steps.after - steps.before)[:, [1, 3]]  # semi-implicit: the new velocity, not the old one
+    gained = game.DT * (steps.after - steps.before)[:, [1, 3]]  # semi-implicit: the new velocity, not the old one
     assert torch.allclose(difference[:, [0, 2]], gained, atol=1e-6)
     assert gained.abs().max() > 1e-3
 
@@ -131,7 +141,7 @@ def test_boxes_that_differ_move_alike_if_three_numbers_are_the_same(simulator):
     pole = 0.3
     length = 2.0 * arm / pole
     width = math.sqrt(12.0 * (inertia / pole - length**2 / 3.0))
-    other = torch.tensor([[total - pole, pole, length, width], cartpole.TRUTH], dtype=torch.float64)
+    other = torch.tensor([[total - pole, pole, length, width], boxes.TRUTH], dtype=torch.float64)
     assert torch.allclose(told(other[0]), told(TRUTH))
     x, u = random_states(50, 1)
     dynamics = Boxes(simulator, other)
@@ -161,10 +171,10 @@ def test_gradients_of_masses_and_sizes(simulator, steps, seed):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_few_steps_tell_three_numbers_and_no_more(simulator, seed):
-    record = cartpole.play_at_random(5, seed, generator(seed))
-    found = cartpole.learn_boxes(simulator, record, random_boxes(1, seed)[0])
+    record = game.play_at_random(5, seed, generator(seed))
+    found = boxes.learn_boxes(simulator, record, random_boxes(1, seed)[0])
     assert str(found.outcome) == "converged"
-    numbers, deviations = cartpole.told_with_deviations(found)
+    numbers, deviations = boxes.told_with_deviations(found)
     assert torch.allclose(numbers, told(TRUTH), rtol=0.01)
     assert torch.isinf(found.std).all()  # none of the four can be told from the others
     assert torch.isfinite(deviations).all()
@@ -172,7 +182,7 @@ def test_few_steps_tell_three_numbers_and_no_more(simulator, seed):
 
 
 def test_a_known_width_tells_the_rest(simulator, steps):
-    found = cartpole.learn_boxes(simulator, steps, random_boxes(1)[0], width=1e-3)
+    found = boxes.learn_boxes(simulator, steps, random_boxes(1)[0], width=1e-3)
     assert found.labels == ["mass of cart", "mass of pole", "size of pole.y"]
     assert torch.allclose(found.value, TRUTH[:3], rtol=0.01)
     assert torch.isfinite(found.std).all()
@@ -241,13 +251,13 @@ def test_networks_learn_their_own_samples(networks, steps):
 
 
 def test_a_network_learns_from_one_sample(steps, monkeypatch):
-    monkeypatch.setattr(cartpole, "UPDATES", 20)
+    monkeypatch.setattr(learning, "UPDATES", 20)
     one = Networks.train([steps.first(1)], generator())
     assert torch.isfinite(one.errors(steps)).all()
 
 
 def test_good_models_balance_and_bad_ones_do_not(simulator, monkeypatch):
-    monkeypatch.setattr(cartpole, "CAP", 150)
+    set_cap(monkeypatch, 150)
 
     class Reversed(Boxes):
         """Believes that it is pushed the other way."""
@@ -258,20 +268,20 @@ def test_good_models_balance_and_bad_ones_do_not(simulator, monkeypatch):
     good = torch.tensor([1.0, 0.1, 1.0, 0.01], dtype=torch.float64).repeat(2, 1)
     dynamics = Reversed(simulator, good)
     ticks = []
-    rewards = cartpole.balance(dynamics, [0, 1, 0, 1], [7, 7, 8, 8], lambda *told: ticks.append(told))
+    rewards = balance.balance(dynamics, [0, 1, 0, 1], [7, 7, 8, 8], lambda *told: ticks.append(told))
     assert rewards[0] == rewards[2] == 150
     assert rewards[1] < 40 and rewards[3] < 40
     assert ticks[0] == (0, 150) and len(ticks) == 150
-    assert cartpole.balance(dynamics, [1], [8]) == rewards[3:]  # whoever else plays
+    assert balance.balance(dynamics, [1], [8]) == rewards[3:]  # whoever else plays
 
 
 # ---------------------------------------------------------------------------------------------- the experiment
 
 
 def test_the_experiment(tmp_path, monkeypatch):
-    monkeypatch.setattr(cartpole, "QUICK", cartpole.Settings((5, 20), 2, 1, 40))
-    monkeypatch.setattr(cartpole, "CAP", 60)
-    monkeypatch.setattr(cartpole, "UPDATES", 30)
+    monkeypatch.setattr(experiment, "QUICK", experiment.Settings((5, 20), 2, 1, 40))
+    set_cap(monkeypatch, 60)
+    monkeypatch.setattr(learning, "UPDATES", 30)
     lines: list[str] = []
     run = Run(tmp_path, quick=True, log=lines.append)
     experiments.find("cartpole").run(run)

@@ -79,6 +79,7 @@ TOOLS = (
     Tool("MJX", "with_mjx", slow=True, same=False, steps=(100,)),
 )
 INSTALL = "not installed: make peers"
+LONGEST = 1800.0  # s, after which a tool has no answer
 PAPER_STEPS: dict[
     str, tuple[float | None, ...]
 ] = {  # ms per step; the paper's slides have no other table that is right
@@ -280,7 +281,10 @@ def ask(tool: Tool, request: Path, folder: str) -> dict[str, Any]:
     paths = [str(here), *([str(here.parents[1])] if tool.own else [])]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "BACKDRIVE_CACHE": str(Path(folder, "cache"))}
     command = [str(python), "-m", "peers", tool.module, str(request)]
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    try:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        return {"missing": f"no answer after {LONGEST / 60:g} minutes"}
     if done.returncode:
         lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         missing = lines[-1].startswith("ModuleNotFoundError")

@@ -1,0 +1,104 @@
+"""The baseline: networks that learn the change of what is seen."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .game import Steps
+from .several import Several
+
+NETWORK = "network"
+HIDDEN, RATE, UPDATES, MINIBATCH = 100, 3e-3, 3000, 100
+
+
+class Networks(Several):
+    """K networks of two hidden layers that tell the change of what is seen; numbers go in and out in units of `scales`.
+
+    layers: weights [K, inputs, outputs] and biases [K, 1, outputs]. scales: means and deviations of the inputs [K, 1,
+    5] (what is seen, and the force), and of the changes [K, 1, 4].
+    """
+
+    def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], scales: Sequence[Tensor]) -> None:
+        self.layers, self.scales, self.count = layers, scales, len(scales[0])
+
+    @classmethod
+    def train(cls, steps: Sequence[Steps], generator: torch.Generator) -> Networks:
+        """One for each of K records of n steps."""
+        before, after = (torch.stack([getattr(s, name) for s in steps]) for name in ("before", "after"))
+        inputs = torch.cat([before, torch.stack([s.force for s in steps]).unsqueeze(-1)], -1)
+        changes = after - before
+        sizes = (5, HIDDEN, HIDDEN, 4)
+        pairs = itertools.pairwise(sizes)
+        networks = cls([_layer(len(steps), *pair, generator) for pair in pairs], [*_scale(inputs), *_scale(changes)])
+        mean_in, by_in, mean_out, by_out = networks.scales
+        networks._fit((inputs - mean_in) / by_in, (changes - mean_out) / by_out, generator)
+        return networks
+
+    @classmethod
+    def joined(cls, several: Sequence[Networks]) -> Networks:
+        layers = [
+            (torch.cat([W for W, _ in same]), torch.cat([b for _, b in same]))
+            for same in zip(*(one.layers for one in several), strict=True)
+        ]
+        return cls(layers, [torch.cat(same) for same in zip(*(one.scales for one in several), strict=True)])
+
+    def _fit(self, inputs: Tensor, changes: Tensor, generator: torch.Generator) -> None:
+        leaves = [x.requires_grad_() for layer in self.layers for x in layer]
+        optimizer = torch.optim.Adam(leaves, lr=RATE)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, UPDATES)
+        for _ in range(UPDATES):
+            some = torch.randperm(inputs.shape[1], generator=generator)[:MINIBATCH]
+            error = self._through(inputs[:, some]) - changes[:, some]
+            optimizer.zero_grad()
+            error.square().mean((1, 2)).sum().backward()
+            optimizer.step()
+            schedule.step()
+        for x in leaves:
+            x.requires_grad_(False)
+
+    def _through(self, y: Tensor) -> Tensor:
+        """[K, n, 4] of [K, n, 5]"""
+        (W, b), *others = self.layers
+        y = torch.baddbmm(b, y, W)
+        for W, b in others:
+            y = torch.baddbmm(b, torch.tanh(y), W)
+        return y
+
+    def predict(self, model: Tensor, seen: Tensor, force: Tensor) -> Tensor:
+        mean_in, by_in, mean_out, by_out = self.scales
+        counts = torch.bincount(model, minlength=self.count)
+        order = model.argsort(stable=True)
+        place = torch.empty_like(model)  # among the rows of the same network
+        place[order] = torch.arange(len(model)) - (counts.cumsum(0) - counts)[model[order]]
+        inputs = seen.new_zeros(len(counts), int(counts.max()), 5)
+        inputs = inputs.index_put((model, place), torch.cat([seen, force], -1))
+        changes = mean_out + by_out * self._through((inputs - mean_in) / by_in)
+        return seen + changes[model, place]
+
+    def linearize(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows do not know of each other: four copies of them, one for each number that is expected, in one sweep."""
+        rows = len(x)
+        seen, force = (y.repeat(4, 1).requires_grad_() for y in (x[:, :4], u))
+        with torch.enable_grad():
+            after = self.predict(x[:, 4].long().repeat(4), seen, force)
+            seeds = torch.eye(4, dtype=x.dtype).repeat_interleave(rows, 0)
+            A, B = (y.unflatten(0, (4, rows)).movedim(0, 1) for y in torch.autograd.grad(after, (seen, force), seeds))
+        return A, B
+
+
+def _scale(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and deviation [K, 1, m] of x [K, n, m]."""
+    deviation = x.std(1, keepdim=True, correction=0)
+    return x.mean(1, keepdim=True), torch.where(deviation > 0.0, deviation, 1.0)  # 0 of a single sample
+
+
+def _layer(count: int, inputs: int, outputs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """As torch.nn.Linear starts, uniform in ± 1 / √inputs."""
+    unit = torch.rand(count, inputs + 1, outputs, generator=generator, dtype=torch.float64)
+    both = (2.0 * unit - 1.0) / math.sqrt(inputs)
+    return both[:, :-1].clone(), both[:, -1:].clone()
