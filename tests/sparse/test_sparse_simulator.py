@@ -100,7 +100,7 @@ def test_the_same_bits_whatever_the_lanes(dim):
         world, warm = World(engine, None, model.constants), None
         q, v = model.q0.copy(), model.v0.copy()
         for _ in range(20):
-            outcome = world.forward(q, v, None, warm)
+            outcome = world.forward({}, 0, q, v, warm)
             q, v, warm = outcome.q, outcome.v, outcome.impulses
         ends.append((q, v, outcome.status))
     assert outcome.contacts.count > 20

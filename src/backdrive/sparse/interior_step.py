@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from .step import Contacts
 
 Array = np.ndarray
-PIVOTED = 400  # contacts, at most
+PIVOTED = 1500  # contacts, at most
 
 
 class Places:
@@ -72,11 +72,12 @@ def solve_velocities(network: Network, solver: InteriorPoint, swept: Array, swee
         swept = sweep()
         best = better(best, solve(network, solver, swept))
     if best.residual() > tolerance and network.count > PIVOTED:
-        best = better(best, solve(network, solver))
-    elif best.residual() > tolerance:
-        off = network.largest(network.residual(best.impulses, network.speeds(best.impulses)))
-        near = np.where(network.of_islands(off) > tolerance, swept, best.impulses)
-        best = better(best, solve_by_pivoting(network, near))
+        return better(best, solve(network, solver))
+    speeds = network.speeds(best.impulses)
+    solved = network.of_islands(network.largest(network.residual(best.impulses, speeds))) <= tolerance
+    for near in (network.projected(best.impulses, speeds), swept):
+        if best.residual() > tolerance:
+            best = better(best, solve_by_pivoting(network, np.where(solved, best.impulses, near)))
     return best
 
 

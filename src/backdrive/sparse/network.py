@@ -112,11 +112,14 @@ class Network:
 
     def residual(self, impulses: Array, speeds: Array) -> Array:
         """`complementarity.residual` of every row, m/s."""
-        x, most = self.d * impulses, self.d[:, 1:] * (self.mu * impulses[:, :1])
-        wanted = x - speeds
+        return self.d * np.abs(impulses - self.projected(impulses, speeds))
+
+    def projected(self, impulses: Array, speeds: Array) -> Array:
+        """Impulses that would stop every row on its own, within their bounds: where these act, on them."""
+        wanted, most = impulses - speeds / self.d, self.mu * impulses[:, :1]
         wanted[:, 0] = np.maximum(wanted[:, 0], 0.0)
         wanted[:, 1:] = np.clip(wanted[:, 1:], -most, most)
-        return np.abs(x - wanted)
+        return wanted
 
     def total(self, x: Array) -> Array:
         """Of every island."""

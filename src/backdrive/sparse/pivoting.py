@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..physics.pivoting import AT, FAR, MARGIN
+from ..physics.pivoting import AT, FAR
 from .modes import Modes, Solution
 from .network import Network
 
 Array = np.ndarray
-TURNS = 300  # at most
+TURNS = 400  # at most
+MARGIN = 1e-6  # how safely rows at a bound are there at the start, relative to the largest speed
 
 
 def solve_by_pivoting(network: Network, near: Array) -> Solution | None:

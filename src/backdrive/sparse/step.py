@@ -33,7 +33,7 @@ Array = np.ndarray
 MODES = 8388593  # a prime that float32 can tell from its neighbours
 COLD = 10  # times as many sweeps where the impulses of the step before are not known
 START = 100  # sweeps that find where an interior point starts,
-AGAIN = 3000  # and so many more, from where it starts again if that did not lead to a solution
+AGAIN = 30000  # and so many more, from where it starts again if that did not lead to a solution
 
 
 @dataclass
