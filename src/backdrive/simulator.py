@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from . import closed_loop, evaluation, operators
+from .call import Call
 from .contacts import Contacts
 from .model import Model, State, layout
 from .physics.contact import Stepping
@@ -192,7 +193,7 @@ class Simulator(nn.Module):
             after = operators.quick_step(self._program, state.q, state.v, cast(Tensor, control))
             if after is not None:
                 return State(*after)
-        call = _Call(self, state, parameters)
+        call = Call(self._program, state, parameters)
         controls, wrenches = call.controls(control), call.wrenches(wrench)
         wrenches = None if wrenches is None else wrenches.unsqueeze(0)
         _, q, v = call.evaluate("rollout", controls.unsqueeze(0), wrenches, operators.ONE_STEP)
@@ -224,7 +225,7 @@ class Simulator(nn.Module):
                 status, last_q, last_v, q, v = outcome
                 u = u.unsqueeze(1) if u.ndim == 2 else u
                 return Trajectory(self, q, v, State(last_q, last_v), status, 1, len(u), None, "", u, None)
-        call = _Call(self, state, parameters)
+        call = Call(self._program, state, parameters)
         over_time = (("controls", controls), ("wrenches", wrenches), ("inputs", inputs))
         given = {name: call.length(name, x) for name, x in over_time if x is not None}
         if policy is not None and controls is not None:
@@ -257,7 +258,7 @@ class Simulator(nn.Module):
 
     def observe(self, state: State, sensors: Sequence[Sensor] = ("q", "v")) -> Tensor:
         """What an `MLP` with these sensors sees of a state, [B, n], differentiable: see `MLP`."""
-        call = _Call(self, state, None)
+        call = Call(self._program, state, None)
         (seen,) = call.finished(closed_loop.observe(self._program, call.q, call.v, sensors), dim=0)
         return seen
 
@@ -272,7 +273,7 @@ class Simulator(nn.Module):
         everywhere: one world. They are numbers: no gradient passes through them. Motion that does not stay finite is
         marked in the status, and not warned of.
         """
-        call, model = _Call(self, state, parameters), self.model
+        call, model = Call(self._program, state, parameters), self.model
         steps = call.length("controls", controls)
         _require_count("steps", steps)
         with torch.no_grad():
@@ -302,7 +303,7 @@ class Simulator(nn.Module):
         (δq⁺, δv⁺) = A (δq, δv) + B δu, where δq are displacements in the coordinates of v: q ⊕ δq, as ``v dt`` moves q.
         Without B everywhere: [2 nv, 2 nv] and [2 nv, nu]. They are numbers: no gradient passes through them.
         """
-        call = _Call(self, state, parameters)
+        call = Call(self._program, state, parameters)
         with torch.no_grad():
             controls = call.controls(control).unsqueeze(0)
             step = (self._program.number, self._tangent, call.q, call.v, controls)
@@ -326,7 +327,7 @@ class Simulator(nn.Module):
         parameters: Mapping[str, Tensor] | None = None,
     ) -> Tensor:  # fmt: skip
         """v̇ [B, nv]: M(q) v̇ = τ(q, v, u) - c(q, v), springs, dampers and motors included."""
-        call = _Call(self, state, parameters)
+        call = Call(self._program, state, parameters)
         outcome = call.evaluate("forward", call.controls(control), call.wrenches(wrench))
         return call.finished(*outcome, dim=0)[0]
 
@@ -334,13 +335,13 @@ class Simulator(nn.Module):
         self, state: State, acceleration: Tensor, *, parameters: Mapping[str, Tensor] | None = None
     ) -> Tensor:
         """τ [B, nv] = M(q) v̇ + c(q, v): the generalised force that gives v̇ (`acceleration` [B, nv])."""
-        call = _Call(self, state, parameters)
+        call = Call(self._program, state, parameters)
         vdot = call.tensor("acceleration", acceleration, (self.model.nv,))
         return call.finished(*call.evaluate("inverse", vdot), dim=0)[0]
 
     def mass_matrix(self, state: State, *, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """M(q) [B, nv, nv], with the joints' armature."""
-        call, nv = _Call(self, state, parameters), self.model.nv
+        call, nv = Call(self._program, state, parameters), self.model.nv
         if nv == 0:
             return call.finished(call.v.new_zeros(call.batch, 0, 0), dim=0)[0]
         constants = call.constants if call.constants is not None else self._program.constants
@@ -434,117 +435,6 @@ _FIXED = (
     "model", "dt", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
     "nonfinite", "sparse",
 )  # fmt: skip
-
-
-class _Call:
-    """The arguments of one call: checked, batched, on the CPU."""
-
-    def __init__(self, simulator: Simulator, state: State, parameters: Mapping[str, Tensor] | None) -> None:
-        self.simulator, model = simulator, simulator.model
-        try:
-            q, v = state
-        except (TypeError, ValueError):
-            raise TypeError(f"state must be State(q, v), got {type(state).__name__}") from None
-        for name, x, n in (("state.q", q, model.nq), ("state.v", v, model.nv)):
-            self._check_type(name, x)
-            if x.ndim not in (1, 2) or x.shape[-1] != n:
-                raise ValueError(f"{name} must be [{n}] or [B, {n}], got {list(x.shape)}")
-        if q.shape[:-1] != v.shape[:-1]:
-            raise ValueError(f"state.q and state.v must have the same batch, got {list(q.shape)} and {list(v.shape)}")
-        if q.ndim == 2 and len(q) == 0:
-            raise ValueError("the batch is empty: state.q has shape " + str(list(q.shape)))
-        self.device = q.device
-        self.given: dict[str, Tensor] = {"state.q": q, "state.v": v}
-        self.constants: Tensor | None = None
-        self.names = ""
-        if parameters is not None and not isinstance(parameters, Mapping):
-            raise TypeError(f"parameters must be a mapping {{name: tensor}}, got {type(parameters).__name__}")
-        if parameters:
-            values = {name: x.cpu() if isinstance(x, Tensor) else x for name, x in parameters.items()}
-            self.constants = operators.assemble(simulator._program, values)
-            self.names = ",".join(sorted(parameters))
-        rows = None if self.constants is None or self.constants.ndim == 1 else len(self.constants)
-        self.unbatched = q.ndim == 1 and rows is None
-        q, v = q.cpu(), v.cpu()
-        if q.ndim == 1:
-            q, v = q.unsqueeze(0), v.unsqueeze(0)
-            if rows is not None:  # one world per row of parameters
-                q, v = q.expand(rows, -1), v.expand(rows, -1)
-        elif rows is not None and rows != len(q):
-            raise ValueError(f"parameters are for {rows} environments, but the state has {len(q)}")
-        self.q, self.v, self.batch = q, v, len(q)
-
-    def _check_type(self, name: str, x: object) -> None:
-        if not isinstance(x, Tensor):
-            raise TypeError(f"{name} must be a torch tensor, got {type(x).__name__}")
-        if x.dtype != self.simulator.dtype:
-            raise TypeError(f"{name} must have the simulator's dtype {self.simulator.dtype}, got {x.dtype}")
-        if x.layout is not torch.strided:
-            raise TypeError(f"{name} must be a dense tensor, got {x.layout}")
-
-    def length(self, name: str, x: Tensor) -> int:
-        """For how many steps controls or wrenches are."""
-        self._check_type(name, x)
-        if x.ndim == 0:
-            raise ValueError(f"{name} must be [T, ...], one row for every step, got a single number")
-        return len(x)
-
-    def tensor(self, name: str, x: Tensor, shape: tuple[int, ...], steps: int | None = None) -> Tensor:
-        """x as [B, *shape], or [T, B, *shape] with steps; environments may share it."""
-        self._check_type(name, x)
-        self.given[name] = x
-        time = [] if steps is None else [steps]
-        if list(x.shape) == [*time, *shape]:
-            x = x.unsqueeze(len(time)).expand(*time, self.batch, *shape)
-        elif list(x.shape) != [*time, self.batch, *shape] or self.unbatched:
-            wanted = ", ".join(str(n) for n in [*time, *([] if self.unbatched else [self.batch]), *shape])
-            raise ValueError(f"{name} must be [{wanted}], got {list(x.shape)}")
-        return x.cpu()
-
-    def controls(self, controls: Tensor | None, steps: int | None = None) -> Tensor:
-        """[T, B, nu], or [B, nu] without steps"""
-        nu = self.simulator.model.nu
-        if controls is None:
-            shape = (self.batch, nu) if steps is None else (steps, self.batch, nu)
-            return torch.zeros(nu, dtype=self.simulator.dtype).expand(shape)
-        return self.tensor("control" if steps is None else "controls", controls, (nu,), steps)
-
-    def wrenches(self, wrenches: Tensor | None, steps: int | None = None) -> Tensor | None:
-        """[T, B, nlink * 6] of [T, B, nbody, k], or without steps and T: on links, in three dimensions."""
-        if wrenches is None:
-            return None
-        model = self.simulator.model
-        size = 6 if model.dim == 3 else 3
-        x = self.tensor("wrench" if steps is None else "wrenches", wrenches, (model.nbody, size), steps)
-        if model.dim == 2:  # fx, fy, torque about z
-            fx, fy, torque = x.unbind(-1)
-            zero = torch.zeros_like(fx)
-            x = torch.stack([fx, fy, zero, zero, zero, torque], -1)
-        if model.nlink != model.nbody:
-            padded = x.new_zeros(*x.shape[:-2], model.nlink, 6)
-            x = padded.index_copy(-2, torch.tensor(self.simulator._body_links), x)
-        return x.flatten(-2)
-
-    def evaluate(
-        self, form: str, x: Tensor | None, wrenches: Tensor | None = None, settings: Sequence[int] = ()
-    ) -> Sequence[Tensor]:
-        number = self.simulator._program.number
-        return self.run(form, self.q, self.v, x, wrenches, self.constants, number, self.names, list(settings))
-
-    def run(self, *args: Any) -> Sequence[Tensor]:
-        """Evaluate; what is not finite is reported by the names and places the caller knows."""
-        try:
-            return operators.evaluate(*args)
-        except evaluation.NotFiniteError:
-            if operators.values_visible(self.given.values()):
-                evaluation.require_finite(self.given)
-            raise
-
-    def finished(self, *tensors: Tensor, dim: int) -> list[Tensor]:
-        """As the caller has his tensors: without the batch dimension `dim` if there was none, on his device."""
-        if self.unbatched:
-            tensors = tuple(x.squeeze(dim) for x in tensors)
-        return [x.to(self.device) for x in tensors]
 
 
 def _all_finite(*tensors: Tensor) -> bool:

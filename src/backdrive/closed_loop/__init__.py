@@ -7,10 +7,10 @@ other function of the state is called between steps (`between_steps`).
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
+from ..call import Call
 from ..policy import MLP, Policy, View
 from ..program import Program
 from .between_steps import between_steps
@@ -19,14 +19,11 @@ from .in_kernel import in_kernel
 from .observing import observe, transformed, view
 from .setting import Outcome, Setting
 
-if TYPE_CHECKING:
-    from ..simulator import _Call
-
 __all__ = ["observe", "rollout"]
 
 
 def rollout(
-    program: Program, call: _Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, steps: int,
+    program: Program, call: Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, steps: int,
     every: int, truncate: int,
 ) -> Outcome:  # fmt: skip
     """The rollout of `call`'s state; controls are what the policy says."""

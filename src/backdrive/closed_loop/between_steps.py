@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..call import Call
 from ..model import State
 from ..program import Program
 from .setting import Outcome, first_only, or_zeros
 from .stepper import Stepper, step_back
 
-if TYPE_CHECKING:
-    from ..simulator import _Call
-
 
 def between_steps(
-    program: Program, call: _Call, policy: Callable[[State, int], Tensor], wrenches: Tensor | None, steps: int,
+    program: Program, call: Call, policy: Callable[[State, int], Tensor], wrenches: Tensor | None, steps: int,
     truncate: int,
 ) -> Outcome:  # fmt: skip
     """Call the policy before every step; autograd records what it does, and a node for every step."""

@@ -279,7 +279,10 @@ def ask(tool: Tool, request: Path, folder: str) -> dict[str, Any]:
         return {"missing": INSTALL}
     here = Path(__file__).parent
     paths = [str(here), *([str(here.parents[1])] if tool.own else [])]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "BACKDRIVE_CACHE": str(Path(folder, "cache"))}
+    environment = {
+        **os.environ, "PYTHONPATH": os.pathsep.join(paths), "BACKDRIVE_CACHE": str(Path(folder, "cache")),
+        "NPROC": "1",  # XLA's threads: with two, batches of 1,024 robots wait for each other for ever (jaxlib 0.10.2)
+    }  # fmt: skip
     command = [str(python), "-m", "peers", tool.module, str(request)]
     try:
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)

@@ -29,7 +29,7 @@ class Memory:
             size *= n
         memory = self._arrays.get(name)
         if memory is None or len(memory) < size:
-            memory = self._arrays[name] = _aligned(size + size // 2, self.dtype if dtype is None else np.dtype(dtype))
+            memory = self._arrays[name] = _aligned(size + size // 8, self.dtype if dtype is None else np.dtype(dtype))
         view = self._views[name] = memory[:size].reshape(shape)
         return view
 

@@ -21,7 +21,7 @@ from .tables import Numbers
 
 Array = np.ndarray
 MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
-MOST_RECORDED = 256e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
+MOST_RECORDED = 512e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
 _numbers = itertools.count(2)  # 0 and 1 say whether a rollout has a path
 _records: weakref.WeakValueDictionary[int, Record] = weakref.WeakValueDictionary()
 _last = threading.local()
