@@ -27,7 +27,7 @@ laikago: $(VENV)/.installed-dev ## the table of a falling Laikago beside other t
 	@$(BIN)/backdrive run laikago-table --out results/laikago-table $(ARGS)
 	@$(BIN)/python -m benchmarks.scoreboard results/laikago-table
 
-peers: .venv-peers/.installed ## an environment for the peers that need their own: MJX, brax, newton, JAX, CasADi, CppAD
+peers: .venv-peers/.installed .venv-nimble/.installed ## an environment for the peers that need their own: MJX, brax, newton, Nimble, JAX, CasADi, CppAD
 
 lint: $(VENV)/.installed-dev ## ruff, formatting and types
 	@$(BIN)/ruff check .
@@ -38,7 +38,7 @@ docs: $(VENV)/.installed-docs ## build the pages of docs/ as a site, in build/si
 	@$(BIN)/mkdocs build --strict
 
 clean: ## remove .venv, caches and results
-	rm -rf $(VENV) .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results MUJOCO_LOG.TXT
+	rm -rf $(VENV) .venv-peers .venv-nimble .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist results MUJOCO_LOG.TXT
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # .installed-cli, .installed-dev: the package with that extra, again when the requirements change
@@ -52,4 +52,12 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@echo "setting up .venv-peers"
 	@$(PYTHON) -m venv .venv-peers
 	@.venv-peers/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/peers.txt
+	@touch $@
+
+# Nimble's wheel ends with a segmentation fault where numpy is 2; its torch layer is not used, so torch is left out
+.venv-nimble/.installed:
+	@echo "setting up .venv-nimble"
+	@$(PYTHON) -m venv .venv-nimble
+	@.venv-nimble/bin/python -m pip install -qq --disable-pip-version-check 'numpy<2' mujoco
+	@.venv-nimble/bin/python -m pip install -qq --disable-pip-version-check --no-deps nimblephysics
 	@touch $@

@@ -4,6 +4,7 @@
     python -m benchmarks --quick            all tables, rougher, in a minute or two
     python -m benchmarks --only gradient    one table (repeat for more)
     python -m benchmarks --scoreboard       all tables, and docs/benchmarks.md with its figures from them
+    python -m benchmarks --scoreboard --only pile    that part of the page, from a new run; the others stay
 
 The tables also go to results/benchmarks.json and results/benchmarks.md. The scoreboard is made from the former;
 ``python -m benchmarks.scoreboard results/benchmarks.json`` makes it again. A missed target is shown and is no failure;
@@ -67,9 +68,12 @@ def main() -> int:
             measured.append(part)
             progress.advance(task)
     facts["took"] = f"{time.perf_counter() - start:.0f} s" + (" (--quick)" if options.quick else "")
-    report.write(options.output, facts, measured)
+    results, whole = options.output / "benchmarks.json", measured
+    if options.scoreboard and options.only and results.exists():
+        facts, whole = report.merged(*report.read(results), facts, measured)
+    report.write(options.output, facts, whole)
     if options.scoreboard:
-        scoreboard.write(options.output / "benchmarks.json", Path("docs"))
+        scoreboard.write(results, Path("docs"))
     tables = [table for part in measured for table in part.tables]
     targets = [target for table in tables for _, target in table.rows if target]
     console.print(

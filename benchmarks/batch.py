@@ -21,7 +21,12 @@ from .timing import Case, Run
 
 SIZES = (1, 4, 16, 64, 256, 1024)
 STEPS = 50
-PEERS = {"MJX": "with_mjx", "brax": "with_brax", "newton": "with_newton"}
+PEERS = (
+    Tool("MJX", "with_mjx"),
+    Tool("brax", "with_brax"),
+    Tool("newton", "with_newton"),
+    Tool("Nimble", "with_nimble", place="nimble"),  # which needs numpy < 2, and JAX does not have it
+)
 PEER_SIZES, PEER_STEPS = (1, 64, 1024), 10
 
 
@@ -38,7 +43,7 @@ def measure(run: Run) -> list[Table]:
         few = min(n, 64)  # MuJoCo's time per step does not depend on it
         cases[f"MuJoCo {n}"] = peer.roller(q[:few], v[:few], u[:few]), few * STEPS
     time = run.interleave(cases, seconds=40)
-    answers = {name: _ask(run, module, robot.mjcf, state, controls) for name, module in PEERS.items()}
+    answers = {tool.name: _ask(run, tool, robot.mjcf, state, controls) for tool in PEERS}
     table = Table("Environments at once: Laikago standing, µs per env-step", ["", *(f"{n:,}" for n in sizes)])
     for name in ("MuJoCo", "backdrive", "backdrive, gradient"):
         table.add(name, *(microseconds(time[f"{name} {n}"]) for n in sizes))
@@ -47,11 +52,13 @@ def measure(run: Run) -> list[Table]:
         if not rows:
             table.add(f"{name}: {answer['missing']}", *[""] * len(sizes))
             continue
-        table.add(name, *(microseconds(min(rows[str(n)]["forward"])) if str(n) in rows else "–" for n in sizes))
-        run.taken |= {f"{name} {n}": row["forward"] for n, row in rows.items()}
+        for what, label in (("forward", name), ("gradient", f"{name}, gradient")):
+            if what not in next(iter(rows.values())):
+                continue
+            table.add(label, *(microseconds(min(rows[str(n)][what])) if str(n) in rows else "–" for n in sizes))
+            run.taken |= {f"{label} {n}": row[what] for n, row in rows.items()}
         compiled = max(row["compile"] for row in rows.values())
         table.notes.append(f"{name}: {answer['version']}, {answer['settings']}; compiled in up to {compiled:.0f} s.")
-    table.add("nimblephysics: not measured, it reads URDF and no MJCF", *[""] * len(sizes))
     table.notes.append(
         f"{STEPS} steps ({PEER_STEPS} of the peers with an environment of their own). Gradient: of |q|² + |v|² of the "
         "last state for the start and all controls, forward included. MuJoCo: at most 64 environments a call."
@@ -63,10 +70,10 @@ def _gradient(simulator: bd.Simulator, state: bd.State, controls: torch.Tensor) 
     return lambda: gradient(simulator, state, controls)
 
 
-def _ask(run: Run, module: str, mjcf: str, state: bd.State, controls: torch.Tensor) -> dict[str, Any]:
+def _ask(run: Run, tool: Tool, mjcf: str, state: bd.State, controls: torch.Tensor) -> dict[str, Any]:
     if run.quick:
         return {"missing": "left out in a quick run"}
-    run.tell(f"{module} in its own environment")
+    run.tell(f"{tool.name} in its own environment")
     request = {
         "mjcf": mjcf, "q": state.q[0].tolist(), "v": state.v[0].tolist(), "dt": standing_laikago().dt,
         "controls": controls[:PEER_STEPS, 0].tolist(), "batches": PEER_SIZES, "seconds": 2.0,
@@ -74,5 +81,5 @@ def _ask(run: Run, module: str, mjcf: str, state: bd.State, controls: torch.Tens
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "request.json")
         path.write_text(json.dumps(request), "utf-8")
-        answer = ask(Tool(module, module), path, folder)
+        answer = ask(tool, path, folder)
     return answer if "rows" in answer else {"missing": answer.get("missing", INSTALL)}

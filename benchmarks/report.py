@@ -138,6 +138,19 @@ def read(path: Path) -> tuple[dict[str, str], list[Section]]:
     return content["machine"], sections
 
 
+def merged(
+    old_facts: dict[str, str], old: list[Section], facts: dict[str, str], new: list[Section]
+) -> tuple[dict[str, str], list[Section]]:
+    """Facts and sections of a whole run, some of which were measured again on the same machine."""
+    for name in ("processor", "lanes"):
+        if old_facts[name] != facts[name]:
+            raise SystemExit(f"the results that are there are of another machine: {name} {old_facts[name]}")
+    again = {section.name: section for section in new}
+    kept = [again.pop(section.name, section) for section in old]
+    names = ", ".join(section.name for section in new)
+    return old_facts | {"measured again": f"{names} ({facts['versions']})"}, [*kept, *again.values()]
+
+
 def per_second(seconds: float) -> str:
     """A rate from the time of one, with a unit that leaves few digits."""
     rate = 1 / seconds

@@ -29,7 +29,7 @@ HEAD = """# Benchmarks
 backdrive and its peers on the same models. This page is written by a command, which anybody can run again:
 
 ```
-make peers         # first, for the peers that need an environment of their own: MJX, brax, newton
+make peers         # first, for the peers that need an environment of their own: MJX, brax, newton, Nimble
 make scoreboard    # this page took {took}; it needs an idle machine
 ```
 
@@ -39,7 +39,7 @@ make scoreboard    # this page took {took}; it needs an idle machine
 case's time is the shortest of many calls. Each engine does the same work on the same model from the same start; a table
 ends with the checks (✓) that all of them computed the same thing, and with the settings. Targets are the project's own;
 a missed one is shown as missed. MuJoCo is called through `mujoco.rollout` into memory that is there, with islands,
-midphase and sensors switched off where that makes it faster. The peers' contacts are soft, backdrive's are rigid.
+midphase and sensors switched off where that makes it faster. Contacts are rigid here and in Nimble, soft elsewhere.
 
 **Noise.** Every second round of a measurement is kept apart. The two halves differ by {median:.1f} % in the median of
 all {count} cases, and by less than {most:.0f} % in nine of ten; differences of that size between two rows, or between
@@ -116,7 +116,7 @@ def _lines(axis: Axes, section: Section, names: dict[str, str]) -> None:
 
 
 def draw_batches(axis: Axes, section: Section) -> None:
-    names = ("MuJoCo", "backdrive", "backdrive, gradient", "MJX", "brax", "newton")
+    names = ("MuJoCo", "backdrive", "backdrive, gradient", "MJX", "brax", "newton", "Nimble")
     _lines(axis, section, {name: name for name in names})
     axis.set(xlabel="environments at once", ylabel="µs per environment and step", title="Laikago standing, one core")
 

@@ -36,6 +36,16 @@ def test_what_is_written_is_read(tmp_path):
     assert report.read(tmp_path / "benchmarks.json") == (facts, sections())
 
 
+def test_a_part_that_is_measured_again_takes_its_place():
+    old, again = sections(), Section("batch", [], {"backdrive 1": [1e-6, 1e-6]})
+    machine = {"processor": "some", "lanes": "4"}
+    facts, merged = report.merged(machine | {"took": "12 s"}, old, machine | {"versions": "torch 2"}, [again])
+    assert merged == [again, old[1]]
+    assert facts == machine | {"took": "12 s", "measured again": "batch (torch 2)"}
+    with pytest.raises(SystemExit, match="of another machine: processor some"):
+        report.merged(machine, old, machine | {"processor": "other"}, [again])
+
+
 def test_the_page(tmp_path):
     report.write(tmp_path, {"processor": "some", "took": "12 s"}, sections())
     scoreboard.write(tmp_path / "benchmarks.json", tmp_path)

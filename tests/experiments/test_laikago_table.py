@@ -112,7 +112,7 @@ def test_the_experiment(tmp_path, monkeypatch):
     """With backdrive itself, one tool that is not installed, and one that is left out."""
     monkeypatch.setattr(laikago_table, "QUICK", Settings((50,), 0.02, 10.0, False))
     tools = (
-        Tool("backdrive", "with_backdrive", own=True),
+        Tool("backdrive", "with_backdrive", place=""),
         Tool("CasADi", "with_casadi"),
         Tool("JAX", "with_jax", slow=True),
     )

@@ -55,27 +55,27 @@ GOAL = {
 class Tool:
     """Somebody who simulates it: what it is called, its module of `peers`, and how it runs.
 
-    own: with this Python; else with that of the peers. slow: it takes a minute or more, to compile or to run.
-    same: the same equations.
+    place: its environment, .venv-peers, unless BACKDRIVE_PEERS names another Python; "" is this one. slow: it takes a
+    minute or more, to compile or to run. same: the same equations.
     steps: if it compiles anew for every number of steps, those that are worth it.
     """
 
     name: str
     module: str
-    own: bool = False
+    place: str = "peers"
     slow: bool = False
     same: bool = True
     steps: tuple[int, ...] = STEPS
 
 
 TOOLS = (
-    Tool("backdrive", "with_backdrive", own=True),
+    Tool("backdrive", "with_backdrive", place=""),
     Tool("CasADi, compiled C", "with_casadi_c", slow=True),
     Tool("CasADi", "with_casadi"),
     Tool("CppAD", "with_cppad", slow=True),
     Tool("JAX", "with_jax", slow=True),
-    Tool("PyTorch", "with_torch", own=True, slow=True),
-    Tool("MuJoCo, differences", "with_mujoco", own=True, same=False),
+    Tool("PyTorch", "with_torch", place="", slow=True),
+    Tool("MuJoCo, differences", "with_mujoco", place="", same=False),
     Tool("MJX", "with_mjx", slow=True, same=False, steps=(100,)),
 )
 INSTALL = "not installed: make peers"
@@ -266,19 +266,21 @@ def measure(run: Run, world: World, settings: Settings) -> dict[str, dict[str, A
     return found
 
 
-def peers_python() -> Path | None:
-    """The Python that has the peers."""
-    path = Path(os.environ.get("BACKDRIVE_PEERS", ".venv-peers/bin/python"))
+def python_of(tool: Tool) -> Path | None:
+    """The Python that has it: this one, or that of an environment of its own, or of the peers."""
+    if tool.place == "":
+        return Path(sys.executable)
+    path = Path(os.environ.get(f"BACKDRIVE_{tool.place.upper()}", f".venv-{tool.place}/bin/python"))
     return path.absolute() if path.exists() else None
 
 
 def ask(tool: Tool, request: Path, folder: str) -> dict[str, Any]:
     """Of a tool in a process of its own, with an empty cache: what it prints."""
-    python = Path(sys.executable) if tool.own else peers_python()
+    python = python_of(tool)
     if python is None:
         return {"missing": INSTALL}
     here = Path(__file__).parent
-    paths = [str(here), *([str(here.parents[1])] if tool.own else [])]
+    paths = [str(here), *([] if tool.place else [str(here.parents[1])])]
     environment = {
         **os.environ, "PYTHONPATH": os.pathsep.join(paths), "BACKDRIVE_CACHE": str(Path(folder, "cache")),
         "NPROC": "1",  # XLA's threads: with two, batches of 1,024 robots wait for each other for ever (jaxlib 0.10.2)

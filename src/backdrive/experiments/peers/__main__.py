@@ -9,7 +9,10 @@ seconds a measurement may take. The last line that is printed is
 
 gradient: with the simulation that it needs. start_bar: q's, then v's. A request with "batches" instead asks for
 
-    {"version", "settings", "rows": {batch: {"forward": [s per environment and step, of two rounds], "compile": s}}}
+    {"version", "settings", "rows": {batch: {"forward", "gradient": [s per environment and step, of two rounds],
+     "compile": s}}}
+
+gradient: if the tool has one for batches.
 """
 
 from __future__ import annotations
@@ -76,6 +79,9 @@ def run_batches(name: str, request: dict[str, Any]) -> dict[str, Any]:
         times = measure.shortest(call, request["seconds"])
         work = batch * len(request["controls"])
         rows[str(batch)] = {"forward": [x / work for x in times], "compile": max(first - min(times), 0.0)}
+        if hasattr(tool, "batched_gradient"):
+            times = measure.shortest(tool.batched_gradient(request, batch), request["seconds"])
+            rows[str(batch)]["gradient"] = [x / work for x in times]
     return {"version": tool.version(), "settings": tool.BATCH_SETTINGS, "rows": rows}
 
 
