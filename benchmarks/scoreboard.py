@@ -71,10 +71,10 @@ def write(results: Path, folder: Path) -> None:
     for section in sections:
         parts.append(f"## {TITLES[section.name]}\n")
         if section.name in figures:
-            figure, axis = plt.subplots(figsize=(7.5, 4.5), layout="constrained")
+            figure, axis = plt.subplots(figsize=(9.0, 4.5), layout="constrained")
             figures[section.name](axis, section)
             axis.grid(True, which="major", alpha=0.3)
-            axis.legend(fontsize=8)
+            figure.legend(loc="outside right upper", fontsize=8)
             name = f"benchmarks_{section.name}.png"
             figure.savefig(folder / name, dpi=130)
             plt.close(figure)
@@ -130,10 +130,11 @@ def draw_links(axis: Axes, section: Section) -> None:
 
 
 def draw_bodies(axis: Axes, section: Section) -> None:
-    _lines(axis, section, {"": "backdrive", "gradient": "backdrive, forward and gradient"})
+    names = {"": "backdrive", "gradient": "backdrive, forward and gradient", ", exact": "backdrive, InteriorPoint"}
+    _lines(axis, section, names)
     for k, solver in enumerate(("Newton", "CG")):
         if solver in section.times:
-            axis.loglog(200, 1e6 * min(section.times[solver]), "s", color=f"C{k + 2}", label=f"MuJoCo, {solver}")
+            axis.plot(200, 1e6 * min(section.times[solver]), "s", color=f"C{k + 3}", label=f"MuJoCo, {solver}")
     axis.set(xlabel="boxes in one world", ylabel="µs per step", title="A heap of boxes, one core")
 
 
