@@ -142,13 +142,14 @@ def merged(
     old_facts: dict[str, str], old: list[Section], facts: dict[str, str], new: list[Section]
 ) -> tuple[dict[str, str], list[Section]]:
     """Facts and sections of a whole run, some of which were measured again on the same machine."""
-    for name in ("processor", "lanes"):
+    for name in ("processor", "lanes", "versions"):
         if old_facts[name] != facts[name]:
-            raise SystemExit(f"the results that are there are of another machine: {name} {old_facts[name]}")
+            raise SystemExit(f"the results that are there do not go with these: {name} {old_facts[name]}")
     again = {section.name: section for section in new}
+    before = old_facts.get("measured again", "").split(", ")
+    names = ", ".join(sorted({*filter(None, before), *again}))
     kept = [again.pop(section.name, section) for section in old]
-    names = ", ".join(section.name for section in new)
-    return old_facts | {"measured again": f"{names} ({facts['versions']})"}, [*kept, *again.values()]
+    return old_facts | {"measured again": names}, [*kept, *again.values()]
 
 
 def per_second(seconds: float) -> str:

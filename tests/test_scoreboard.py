@@ -38,11 +38,13 @@ def test_what_is_written_is_read(tmp_path):
 
 def test_a_part_that_is_measured_again_takes_its_place():
     old, again = sections(), Section("batch", [], {"backdrive 1": [1e-6, 1e-6]})
-    machine = {"processor": "some", "lanes": "4"}
-    facts, merged = report.merged(machine | {"took": "12 s"}, old, machine | {"versions": "torch 2"}, [again])
+    machine = {"processor": "some", "lanes": "4", "versions": "torch 2"}
+    facts, merged = report.merged(machine | {"took": "12 s"}, old, machine | {"took": "1 s"}, [again])
     assert merged == [again, old[1]]
-    assert facts == machine | {"took": "12 s", "measured again": "batch (torch 2)"}
-    with pytest.raises(SystemExit, match="of another machine: processor some"):
+    assert facts == machine | {"took": "12 s", "measured again": "batch"}
+    facts, merged = report.merged(facts, merged, machine, old[1:])
+    assert merged == [again, old[1]] and facts["measured again"] == "batch, pendulum"
+    with pytest.raises(SystemExit, match="do not go with these: processor some"):
         report.merged(machine, old, machine | {"processor": "other"}, [again])
 
 
