@@ -77,6 +77,8 @@ def step_adjoint(
         copy(world.nq, q, position)
         copy(world.nv, v, velocity)
         impacts.begin()
+        # What later steps had is no start: the solver may end at another solution than the step did.
+        zero(world.constraints.nimpulse, impulses)
         further[0] = 1.0
         for i in while_any(lambda: further[0] > 0.0, most):
             copy(world.nq, position, before_q)
