@@ -19,10 +19,7 @@ STEPS = 20  # of a measured call
 SETTLE = 400  # steps before, in which each engine comes to rest
 SIZES, FEW = (100, 200, 1000), (100, 200)  # boxes; few of them in a quick run
 FALL, INTERIOR = 60, {50: 5, 200: 1}  # steps before, and of a measured call, of InteriorPoint, by boxes
-RESTING, APART = (
-    {100: 8, 200: 6},
-    10,
-)  # boxes at rest: how many states of them InteriorPoint solves, so many steps apart
+RESTING, APART = {100: 8, 200: 6}, 10  # boxes at rest: of how many states InteriorPoint takes a step, and steps between
 COLUMNS = ["", "ms per step", "contacts", "µs per contact", "ratio"]
 FRICTION, DENSITY, EDGE, HIGH = 0.6, 500.0, 0.2, 4  # m; boxes of a tower
 
