@@ -1,0 +1,60 @@
+"""How often the gradient of exact impacts is right: Ants that stumble, against differences of fourth order.
+
+python -m benchmarks.stumbling [SECONDS]
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+
+import torch
+
+import backdrive as bd
+from backdrive.envs import VectorEnv
+
+ENVS, BEFORE, STEPS, DT = 64, 60, 20, 0.01
+EPS, FLOOR, RIGHT = 3e-6, 0.05, 1e-6
+OFFSETS = EPS * torch.tensor([0.0, 1.0, -1.0, 2.0, -2.0], dtype=torch.float64)
+WEIGHTS = torch.tensor([0.0, 8.0, -8.0, -1.0, 1.0], dtype=torch.float64) / (12.0 * EPS)
+
+
+def errors(simulator: bd.Simulator, env: VectorEnv, seed: int) -> torch.Tensor:
+    """Relative, of the gradient of the last q, of motions with impacts in which the differences meet no switch."""
+    random = torch.Generator().manual_seed(seed)
+    env.reset(seed=seed)
+
+    def uniform(*shape: int) -> torch.Tensor:
+        return 2.0 * torch.rand(*shape, generator=random, dtype=torch.float64) - 1.0
+
+    with torch.no_grad():
+        start = simulator.rollout(env.state, 0.6 * uniform(BEFORE, ENVS, 8)).last
+    controls = 0.3 * uniform(ENVS, STEPS, 8)
+    way = torch.randn(ENVS, STEPS, 8, generator=random, dtype=torch.float64)
+    way = way / way.flatten(1).norm(dim=1)[:, None, None]
+    many = (controls[:, None] + OFFSETS[:, None, None] * way[:, None]).flatten(0, 1).transpose(0, 1).contiguous()
+    path = simulator.rollout(bd.State(*(x.repeat_interleave(5, 0) for x in start)), many.requires_grad_())
+    status = path.status
+    numbers = [x.reshape(STEPS, ENVS, 5) for x in (status.modes, status.impacts)]
+    counts = torch.stack([(x == x[..., :1]).all(-1).all(0) for x in numbers]).all(0)
+    marked = status.fallbacks + status.simultaneous + status.guarded > 0
+    counts &= (status.converged & ~marked).reshape(STEPS, ENVS, 5).all(-1).all(0)
+    counts &= (numbers[1][..., 0] > 0).any(0)
+    total = path.last.q.sum(-1).reshape(ENVS, 5)
+    (gradient,) = torch.autograd.grad(total[:, 0].sum(), many)
+    exact = (gradient.transpose(0, 1).reshape(ENVS, 5, STEPS, 8)[:, 0] * way).sum((1, 2))
+    found = total.detach() @ WEIGHTS
+    return ((exact - found).abs() / found.abs().clamp(min=FLOOR))[counts]
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    env = VectorEnv("Ant", num_envs=ENVS)
+    simulator = bd.Simulator(env.task.model, DT, impacts=True)
+    end, seed, all_errors = time.monotonic() + float(sys.argv[1] if len(sys.argv) > 1 else 60.0), 0, []
+    while time.monotonic() < end or not seed:
+        all_errors.append(errors(simulator, env, seed))
+        seed += 1
+    found = torch.cat(all_errors)
+    wrong = found[found > RIGHT].sort().values
+    print(f"{len(found)} motions with impacts, {len(wrong)} gradients off by more than {RIGHT:g}: {wrong.tolist()}")
