@@ -64,8 +64,9 @@ class Impacts:
     """The impacts of a step as it goes on, in every lane.
 
     left: time that is left of the step. slot: the contact that hits now, or -1; roots: of its two trees (0: the world).
-    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already. over: 1 where no more
-    impacts are sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
+    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already. returns: 1 where what
+    hits is back where it was at the start of the stretch, not where a gap is zero. over: 1 where no more impacts are
+    sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
     several: 1 where more contacts than one do. loaded [nslot]: 1 where a resting contact carried something before.
     struck [nslot]: 1 where a contact was found not to rest. approach [nslot]: speed at the start of the stretch.
     patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce. push [nslot]: by how
@@ -79,7 +80,7 @@ class Impacts:
         self.role, self.loaded, self.struck, self.approach, self.patience, self.push = (
             memory(world.constraints.nslot) for _ in range(6)
         )
-        self.watch, self.hit, self.hit_roots, self.late = memory(1), memory(1), memory(2), memory(1)
+        self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
 
     def begin(self) -> None:
@@ -347,7 +348,8 @@ def first_impact(
     t[0], low[0], high[0], node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, select(seeks, 0.0, 3.0)
     for slot in each_place(contacts):
         gaps[slot], rates[slot] = 0.0, 1.0
-    least, dips, spin = carry(5), carry(1), carry(1)  # gap, rate, slot, roots; -; (rad/s)²
+    least, dips, spin = carry(6), carry(1), carry(1)  # gap, rate, slot, roots, returns; -; (rad/s)²
+    impacts.returns[0] = 0.0
     for _ in while_any(lambda: stage[0] < 3.0, SEARCH):
         part = t[0] / duration
         advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity)
@@ -356,7 +358,7 @@ def first_impact(
                 velocity[k] = velocity[k] + part * (after[k] - v[k])
         width = pose_size(1)
         poses = link_poses(world, trial, velocity, indexed=True)
-        for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0)):
+        for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0, 0.0)):
             least[k] = x
         dips[0], spin[0] = 0.0, 0.0
         starts = (stage[0] == 0.0) & (node[0] == 0.0)
@@ -383,7 +385,8 @@ def first_impact(
                 closed[at + k] = select(starts, level, closed[at + k])
                 watched, gap = closed[at + k] < FAR, gap - closed[at + k]
                 closer = watched & (gap < least[0])
-                for j, x in enumerate((gap, rate, to_float(at + k), *roots)):
+                returns = select((closed[at + k] < 0.0) & (closed[at + k] > -RESTING * size), 1.0, 0.0)
+                for j, x in enumerate((gap, rate, to_float(at + k), *roots, returns)):
                     least[j] = select(closer, x, least[j])
                 # Between two times a gap is above the lines that touch it there (it is nearly convex).
                 falls = rates[at + k]
@@ -423,7 +426,8 @@ def first_impact(
             select(bisecting, select(crossed, 2.0, select(missed, 0.0, 1.0)), select(arrived, 4.0, 2.0)),
         )  # fmt: skip
         stage[0] = select(stage[0] < 3.0, select(ended, 3.0, following), stage[0])
-        for k, target in enumerate((impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1)), start=2):
+        targets = (impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns)
+        for k, target in enumerate(targets, start=2):
             target[0] = select(arrived, least[k], target[0])
     found = at_once | ((stage[0] == 4.0) & (duration - t[0] > SHORT * impacts.h))
     return found & flies, select(at_once, 0.0, t[0])

@@ -151,16 +151,19 @@ def most_stretches(world: World) -> Any:
 @dataclass
 class Passage:
     """How far a stretch went, where it counts (mask `going`): its length, as a part of what it could be, and whether it
-    ended with a hit (mask).
+    ended with a hit (mask), of which contact (slot).
 
-    timed: whether the time of the hit is that at which a gap closed (mask): else it is when the stretch began.
+    timed: whether the time of the hit is that at which a gap closed (mask): else it is when the stretch began. returns:
+    whether it closed to what it was then (mask): else to what does not depend on the state.
     """
 
     going: Any
     length: Scalar
     part: Scalar
     found: Any
+    slot: Scalar
     timed: Any
+    returns: Any
 
 
 def pass_stretch(world: World, scheme: Scheme, impacts: Impacts, now: Stretch, q: Any, v: Any) -> Passage:
@@ -191,4 +194,5 @@ def pass_stretch(world: World, scheme: Scheme, impacts: Impacts, now: Stretch, q
         acceleration = (outcome.after[k] - before[k]) / select(flies, duration, 1.0)
         impacts.acceleration[k] = select(found, acceleration, impacts.acceleration[k])
     impacts.end_stretch(again, found, length, HITS * world.nlink + MORE_HITS)
-    return Passage(going & ~again, length, part, found, found & ~late)
+    returns = found & (impacts.returns[0] > 0.5)
+    return Passage(going & ~again, length, part, found, impacts.hit[0], found & ~late, returns)

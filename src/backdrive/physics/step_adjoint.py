@@ -9,7 +9,8 @@ s₁ = s - τ after it,
     dτ = -(∂φ/∂q₁ · dq₁ + ∂φ/∂θ · dθ) / φ̇,        φ̇ = ∂φ/∂q₁ · ∂q₁/∂τ,
     τ̄ = q̄₁ · ∂q₁/∂τ + v̄₁ · ∂v₁/∂τ - s̄₁,
 
-where dq₁ and dθ (constants of the model) are at fixed τ: the gap gets the gradient -τ̄ / φ̇.
+where dq₁ and dθ (constants of the model) are at fixed τ: the gap gets the gradient -τ̄ / φ̇. What parted at a gap below
+zero hits where it was: then φ₁ - φ₀ closes, and the gap at the start of the stretch gets the opposite gradient.
 """
 
 from __future__ import annotations
@@ -125,8 +126,8 @@ class Timing:
     """What the times of impacts say, on the way back over a step.
 
     several: 1 if the step has several stretches. left_bar: gradient with respect to the time that is left. gap_q,
-    gap_constants: gradient of the gap whose closing is the impact after the stretch. forces_bar: of the whole step;
-    pointed [nslot]: 1 where a later stretch says where the force acts.
+    gap_constants: gradient of the gap whose closing is the impact after the stretch; gap_bar: with respect to that gap.
+    forces_bar: of the whole step; pointed [nslot]: 1 where a later stretch says where the force acts.
     """
 
     def __init__(self, world: World, h: Scalar, constants_bar: Any, forces_bar: Any) -> None:
@@ -134,8 +135,8 @@ class Timing:
         if forces_bar is not None:
             self.pointed = memory(world.constraints.nslot)
             zero(world.constraints.nslot, self.pointed)
-        self.several, self.left_bar, self.gap_q = counters(1), memory(1), memory(world.nq)
-        self.several[0], self.left_bar[0] = 0, 0.0
+        self.several, self.left_bar, self.gap_bar, self.gap_q = counters(1), memory(1), memory(1), memory(world.nq)
+        self.several[0], self.left_bar[0], self.gap_bar[0] = 0, 0.0, 0.0
         zero(world.nq, self.gap_q)
         self.gap_constants = None if constants_bar is None else gradient_memory(constants_bar, world.nconst)
 
@@ -158,22 +159,32 @@ class Timing:
         return result
 
     def differentiate_gap(self, world: World, now: Stretch, q: Any, event: Event) -> None:
-        """The gradient of the gap at the beginning of an impact."""
+        """The gradient of the gap at the beginning of an impact, or of a stretch at whose end something returns."""
         zero(world.nq, self.gap_q)
         constants = all_constants(self.gap_constants)
         if constants is not None:
             zero(world.nconst, constants)
-        assert now.outcome is not None
-        contacts, size = now.outcome.contacts, TOUCH - 1
+        assert now.contacts is not None
+        contacts, size = now.contacts, TOUCH - 1
         touch_bars, width = memory(world.constraints.nslot * size), pose_size(0)
+        place = select(event.hitting, event.slot, event.passage.slot)
         for c in loop(contacts.count[0]):
             slot = contacts.slots[c]
-            hits = event.hitting & (event.slot == to_float(slot))
+            hits = (event.hitting | event.passage.returns) & (place == to_float(slot))
             touch_bars.put(slot, (select(hits, 1.0, 0.0), *(0.0,) * (size - 1)))
+            record = contacts.touches.at(slot * TOUCH)
+            record[TOUCH - 1] = select(hits, 1.0, record[TOUCH - 1])  # also of what took no part in the stretch
         poses, bars = link_poses(world, q, indexed=True), memory((world.nlink + 1) * width)
         zero((world.nlink + 1) * width, bars)
         contacts_adjoint(world.constraints, contacts, poses, width, touch_bars, bars, constants)
         link_poses_adjoint(world, poses, bars, q, [], self.gap_q, [], self.gap_constants)
+
+    def add_constants(self, world: World, gap_bar: Scalar, constants_bar: Any) -> None:
+        """Add what a gradient with respect to the gap says of the model."""
+        if self.gap_constants is not None:
+            total, own = all_constants(constants_bar), all_constants(self.gap_constants)
+            for k in loop(world.nconst):
+                total[k] = total[k] + gap_bar * own[k]
 
 
 class PathAdjoint:
@@ -272,12 +283,9 @@ def stretch_adjoint(
             whole, timed = select(acting > 0.0, h, 1.0), event.passage.timed
             rate = select(timed, gap.time[0] + gap.even[0] / whole, 1.0)
             time_bar = path.time[0] + path.even[0] / whole - timing.left_bar[0]
-            factor = select(timed, -time_bar / rate, 0.0)
-            path.add(world, factor, gap)
-            if timing.gap_constants is not None:
-                total, own = all_constants(after.constants), all_constants(timing.gap_constants)
-                for k in loop(world.nconst):
-                    total[k] = total[k] + select(timed, factor * own[k], 0.0)
+            timing.gap_bar[0] = select(timed, -time_bar / rate, 0.0)
+            path.add(world, timing.gap_bar[0], gap)
+            timing.add_constants(world, timing.gap_bar[0], after.constants)
         for k in loop(nv):
             after_bar[k], move_bar[k] = path.after[k], path.move[k]
             before_bar[k] = path.v[k] + path.after[k]
@@ -330,8 +338,13 @@ def stretch_adjoint(
     for k in loop(nv):
         after.v[k] = before_bar[k]
     if timing is not None and event is not None:
-        for _ in when(any_lane(event.hitting)):
+        returns = event.passage.returns
+        for _ in when(any_lane(event.hitting | returns)):
             timing.differentiate_gap(world, now, q, event)
+            start = select(returns, -timing.gap_bar[0], 0.0)
+            for k in loop(nq):
+                after.q[k] = after.q[k] + start * timing.gap_q[k]
+            timing.add_constants(world, start, after.constants)
 
 
 def allow(world: World, now: Stretch, v: Any, acting: Scalar = 1.0) -> None:
