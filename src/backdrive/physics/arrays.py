@@ -6,18 +6,20 @@ import itertools
 from collections.abc import Sequence
 from typing import Any
 
-from ..compiler import Masked, Scalar, is_constant, loop, memory, workspace
+from ..compiler import Masked, Scalar, is_constant, loop, memory, select, workspace
 from .spatial import Vec
 
 
-def zero(n: Any, array: Any) -> None:
+def zero(n: Any, array: Any, where: Any = True) -> None:
+    """In some lanes (mask)."""
     for k in loop(n):
-        array[k] = 0.0
+        array[k] = 0.0 if where is True else select(where, 0.0, array[k])
 
 
-def copy(n: Any, source: Any, target: Any) -> None:
+def copy(n: Any, source: Any, target: Any, where: Any = True) -> None:
+    """In some lanes (mask)."""
     for k in loop(n):
-        target[k] = source[k]
+        target[k] = source[k] if where is True else select(where, source[k], target[k])
 
 
 def add_to(n: Any, source: Any, target: Any) -> None:

@@ -15,6 +15,7 @@ from .linear import TILE, factor_lu, multiply, solve_lu
 from .system import INFINITE, System
 
 NEARLY = 1e-6  # of the largest speed: what is slower than that sticks, or presses
+ALIKE = 1e-5  # of the largest speed: speeds that differ by more are those of another solution
 
 
 def check_settings(solver: Any, count: str) -> None:
@@ -104,8 +105,8 @@ def recall(system: System, speed: Any, tolerance: float) -> Scalar:
     """Where v⁺ is known (`system.known`), the impulses that led there, in place; returns their residual.
 
     A problem with friction may have several solutions: the adjoint must find the one that the step had. The speeds
-    after it say which rows are free. Where no solution follows from these, all stays as it was, and the residual is
-    infinite.
+    after it say which rows are free. Where no solution with these speeds follows (v⁺ is that of a later stretch), all
+    stays as it was, and the residual is infinite.
     """
     n, most = system.count, system.constraints.nimpulse + TILE
     mode, trial, least = memory(most), memory(most), NEARLY / system.unit[0]
@@ -116,7 +117,11 @@ def recall(system: System, speed: Any, tolerance: float) -> Scalar:
         mode[r] = select(below, -1.0, select(above, 1.0, 0.0))
     solve_modes(system, mode, trial)
     error = residual(system, trial, speed)
-    found = (error <= tolerance) & (system.known[0] > 0.5)
+    other = carry(1)
+    other[0] = 0.0
+    for r in loop(n):
+        other[0] = maximum(other[0], absolute(speed[r] - system.extra[r] * trial[r] - system.after[r]))
+    found = (error <= tolerance) & (other[0] * system.unit[0] <= ALIKE) & (system.known[0] > 0.5)
     for r in loop(n):
         system.impulse[r] = select(found, trial[r], system.impulse[r])
     return select(found, error, INFINITE)

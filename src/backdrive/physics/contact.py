@@ -46,6 +46,7 @@ from .constraints import (
 from .correction import correct, reachable
 from .dynamics import Dynamics, expand
 from .impact import Impacts, solve_without_gain
+from .impulses import Impulses
 from .kinematics import turn
 from .linear import TILE
 from .poses import link_poses, pose_of, pose_size
@@ -121,7 +122,7 @@ class Constrained:
 
 
 def constrain(
-    world: World, stepping: Stepping, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: Any,
+    world: World, stepping: Stepping, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: Impulses,
     adjoint: bool, impacts: Impacts | None = None, contacts: Contacts | None = None, after: Any = None,
 ) -> Constrained:  # fmt: skip
     """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
@@ -180,8 +181,7 @@ def constrain(
     outcome.correction, outcome.pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     outcome.corrected[0] = 0
     going = True if impacts is None else impacts.going
-    for k in loop(constraints.nimpulse):
-        impulses[k] = select(going, 0.0, impulses[k])
+    impulses.forget(going)
     for _ in when(system.count > 0):
         rows = system.count
         system.close()
@@ -192,8 +192,7 @@ def constrain(
             )  # fmt: skip
         else:
             numbers[0] = solve(system, solver)
-        for r in loop(rows):
-            impulses[system.place[r]] = select(going, system.impulse[r], impulses[system.place[r]])
+        impulses.keep(rows, system.place, system.impulse, going)
         apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
         if not adjoint:
             numbers[1], numbers[2] = builder.touching(contacts or outcome.contacts, outcome.first_contact)

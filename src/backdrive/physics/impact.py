@@ -34,6 +34,7 @@ from . import spatial as sp
 from .arrays import zero
 from .collision import TOUCH, Contacts, met_pairs
 from .constraints import Constraints, contact_rows, material, row_speed
+from .impulses import Marks
 from .integrate import Integrator, Midpoint, move
 from .linear import TILE, multiply
 from .poses import link_poses, pose_of, pose_size
@@ -67,8 +68,8 @@ class Impacts:
     acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already. returns: 1 where what
     hits is back where it was at the start of the stretch, not where a gap is zero. over: 1 where no more impacts are
     sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
-    several: 1 where more contacts than one do. loaded [nslot]: 1 where a resting contact carried something before.
-    struck [nslot]: 1 where a contact was found not to rest. approach [nslot]: speed at the start of the stretch.
+    several: 1 where more contacts than one do. loaded: resting contacts that carried something before. struck: contacts
+    that were found not to rest. approach [nslot]: speed at the start of the stretch.
     patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce. push [nslot]: by how
     much forces change the velocities at a contact in the stretch.
     """
@@ -77,20 +78,20 @@ class Impacts:
         self.world, self.integrator, self.h = world, integrator, h
         self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
         self.roots, self.acceleration = memory(2), memory(world.nv)
-        self.role, self.loaded, self.struck, self.approach, self.patience, self.push = (
-            memory(world.constraints.nslot) for _ in range(6)
-        )
+        self.role, self.approach, self.patience, self.push = (memory(world.constraints.nslot) for _ in range(4))
+        self.loaded, self.struck = (Marks(world.constraints.nslot) for _ in range(2))
         self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
 
-    def begin(self) -> None:
-        """Of a step: nothing has hit yet."""
-        self.left[0], self.slot[0], self.over[0] = self.h, -1.0, 0.0
-        self.count[0], self.fallbacks[0], self.simultaneous[0], self.guarded[0] = 0.0, 0.0, 0.0, 0.0
-        zero(2, self.roots)
-        zero(self.world.nv, self.acceleration)
-        zero(self.world.constraints.nslot, self.loaded)
-        zero(self.world.constraints.nslot, self.struck)
+    def begin(self, where: Any = True) -> None:
+        """Of a step, in some lanes (mask): nothing has hit yet."""
+        self.left[0], self.slot[0] = select(where, self.h, self.left[0]), select(where, -1.0, self.slot[0])
+        for number in (self.over, self.count, self.fallbacks, self.simultaneous, self.guarded):
+            zero(1, number, where)
+        zero(2, self.roots, where)
+        zero(self.world.nv, self.acceleration, where)
+        self.loaded.clear(where)
+        self.struck.clear(where)
 
     @property
     def hitting(self) -> Any:
@@ -120,7 +121,8 @@ class Impacts:
         at the start, first.
         """
         duration = self.duration()
-        zero(constraints.nslot, self.role)
+        for slot in each_place(contacts):
+            self.role[slot] = 0.0
         numbers = carry(6)  # to be watched; slot and roots of the fastest hit; its speed, and whether it is late
         members, bounces = carry(1), carry(1)
         for k, x in enumerate((0.0, -1.0, 0.0, 0.0, 0.0, 0.0)):
@@ -147,7 +149,7 @@ class Impacts:
             self.patience[slot] = clip((1.0 - e) / maximum(e, TOUCHING), ELASTIC, 1.0)
             least = self.h * pressing * self.patience[slot]
             slow = speed * speed + 2.0 * pressing * maximum(touch.gap, 0.0) <= least * least
-            struck = on & (self.struck[slot] > 0.5)
+            struck = on & self.struck.has(slot)
             rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
             if isinstance(self.integrator, Midpoint):  # which finds the load where v leads in half the time
                 room = maximum(select(speed < 0.0, touch.gap, -touch.gap), 0.0) + RESTING * size
@@ -159,7 +161,7 @@ class Impacts:
             roots = [to_float(root) for root in (support.root_a, support.root_b)]
             beside = self._meets(roots)
             # What rests is hit with what it carries; what only touches is hit next, unless it does not bounce.
-            holds = rests & ((self.loaded[slot] > 0.5) | (e <= 0.0))
+            holds = rests & (self.loaded.has(slot) | (e <= 0.0))
             hit = (closed & beside) | (self.slot[0] == to_float(slot))
             takes_part = select((hitting & (holds | hit)) | (~hitting & rests), 1.0, 0.0)
             bounce = hitting & hit & (e > 0.0) & (-speed >= least)
@@ -188,16 +190,15 @@ class Impacts:
         does not, the stretch has to be found again without it (mask)."""
         flies, again = self.going & ~self.hitting & (self.over[0] < 0.5), carry(1)
         again[0] = 0.0
-        for k in loop(self.world.constraints.nslot):
-            self.loaded[k] = select(flies, 0.0, self.loaded[k])
+        self.loaded.clear(flies)
         for c in loop(contacts.count[0]):
             slot, r = contacts.slots[c], first + c * self.world.constraints.block
             load, stop = system.impulse[r] * system.diagonal[r], self.approach[slot]
-            self.loaded[slot] = select(flies & (load > SLOW), 1.0, self.loaded[slot])
+            self.loaded.add(slot, flies & (load > SLOW))
             # The load is also what it takes to stop what moves along: no more than forces do is pressure.
             pressed = minimum(load - stop, self.push[slot]) * self.patience[slot] >= absolute(stop)
             struck = flies & (load > 0.0) & (absolute(stop) > SLOW) & ~pressed & (self.role[slot] > 0.5)
-            self.struck[slot] = select(struck, 1.0, self.struck[slot])
+            self.struck.add(slot, struck)
             again[0] = select(struck, 1.0, again[0])
         return again[0] > 0.5
 
@@ -210,8 +211,7 @@ class Impacts:
     def end_stretch(self, again: Any, found: Any, length: Scalar, most: Any) -> None:
         """Go on with the impact that was found, or with what is left of the step; after `most` impacts without more."""
         flies, hitting = self.going & ~self.hitting, self.hitting
-        for k in loop(self.world.constraints.nslot):
-            self.struck[k] = select(hitting | (length > 0.0), 0.0, self.struck[k])
+        self.struck.clear(hitting | (length > 0.0))
         rest = self.left[0] - length
         self.count[0] = self.count[0] + select(found, 1.0, 0.0)
         too_many = found & (self.count[0] >= to_float(most))
@@ -336,7 +336,8 @@ def first_impact(
 
     The gaps are evaluated at a few nodes. Between two of them there is an impact if the smallest gap has become
     negative; or if a gap that closed now opens and is negative in between: this is bisected, so that nothing passes
-    through anything thin. Then Newton's method on the smallest gap, kept between the bounds, finds when.
+    through anything thin. Then Newton's method on the smallest gap, kept between the bounds, finds when; it, too, is
+    left for bisection where another gap may have been negative before.
     """
     constraints = world.constraints
     trial, velocity = memory(world.nq), memory(world.nv)
@@ -379,9 +380,11 @@ def first_impact(
                         between = sp.sub(touch.point, other.point)
                         rests = rests | ((impacts.role[at + j] > 0.5) & (sp.dot(between, between) < near * near))
                 gap = touch.gap + select(rests, RESTING * size, 0.0)
-                # What parts now, after it hit, is below zero by rounding, and may come back.
-                parts = (rate > 0.0) & (gap > -RESTING * size)
-                level = select(gap > 0.0, 0.0, select(parts, gap, next_depth(gap, size)))
+                # What parts now, after it hit, is below zero by rounding, and may come back. What rests does not part:
+                # where it hit once, by rounding to either side, it does not hit again.
+                parts = ~rests & (rate > 0.0) & (gap > -RESTING * size)
+                above = gap > select(rests, 0.1 * RESTING * size, 0.0)
+                level = select(above, 0.0, select(parts, gap, next_depth(gap, size)))
                 closed[at + k] = select(starts, level, closed[at + k])
                 watched, gap = closed[at + k] < FAR, gap - closed[at + k]
                 closer = watched & (gap < least[0])
@@ -398,7 +401,7 @@ def first_impact(
         crossed, dipped = (gap < 0.0) & ~starts, (dips[0] > 0.5) & ~starts
         scanning, bisecting, finding = stage[0] == 0.0, stage[0] == 1.0, stage[0] == 2.0
         # The bounds: at `low` no gap is closed, before `high` one closes, or may.
-        beyond = crossed | (dipped & ~finding)
+        beyond = crossed | dipped
         high[0] = select(beyond, t[0], high[0])
         goes_on = ~beyond & (stage[0] < 3.0)
         low[0] = select(goes_on, t[0], low[0])
@@ -409,7 +412,8 @@ def first_impact(
         newton = t[0] - gap / select(rate < 0.0, rate, -1.0)
         inside = (rate < 0.0) & (newton > low[0]) & (newton < high[0])
         middle = 0.5 * (low[0] + high[0])
-        arrived = finding & (narrow | (gap == 0.0) | (inside & (absolute(newton - t[0]) <= EXACT * duration)))
+        close = (gap == 0.0) | (inside & (absolute(newton - t[0]) <= EXACT * duration))
+        arrived = finding & (narrow | (close & ~dipped))
         missed = bisecting & ~crossed & narrow  # it came close, and went away again
         ended = scanning & ~beyond & (node[0] >= duration)
         parts = clip(sqrt(spin[0]) * (duration / TURN), NODES, MOST_NODES)
@@ -417,13 +421,14 @@ def first_impact(
         t[0] = select(
             arrived | (stage[0] >= 3.0), t[0],
             select((scanning & ~beyond) | missed, node[0],
-                   select((crossed | finding) & inside, newton, middle)),
+                   select((crossed | finding) & inside & ~(finding & dipped), newton, middle)),
         )  # fmt: skip
         for slot in each_place(contacts):
             rates[slot] = select(missed, 1.0, rates[slot])
         following = select(
             scanning, select(crossed, 2.0, select(dipped, 1.0, 0.0)),
-            select(bisecting, select(crossed, 2.0, select(missed, 0.0, 1.0)), select(arrived, 4.0, 2.0)),
+            select(bisecting, select(crossed, 2.0, select(missed, 0.0, 1.0)),
+                   select(arrived, 4.0, select(dipped, 1.0, 2.0))),
         )  # fmt: skip
         stage[0] = select(stage[0] < 3.0, select(ended, 3.0, following), stage[0])
         targets = (impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns)

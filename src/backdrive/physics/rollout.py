@@ -10,6 +10,7 @@ from .adjoint import Bars, bodies_adjoint
 from .arrays import add_to, copy, gradient_memory, local, zero
 from .bodies import body_moments
 from .contact_adjoint import all_constants
+from .impulses import Impulses
 from .joints import JOINTS, Joint
 from .policy import Given, Network
 from .solve import recalls
@@ -38,8 +39,9 @@ def rollout(
     for s in loop(segments(steps, every)):
         path_q.row(s).prefetch(world.nq)  # a row lies far from the one before it
         path_v.row(s).prefetch(world.nv)
-        for _ in when(every > 1):
-            forget(world, impulses)
+        if impulses is not None:
+            for _ in when(every > 1):
+                impulses.forget()
         for t in loop(segment_end(s, steps, every), start=s * every):
             driver.prefetch(t + 1)
             status.row(t).prefetch(size)
@@ -145,7 +147,8 @@ def checkpoint_adjoint(
         copy(nv, path_v.row(s), v)
         copy(nq, q, states_q)
         copy(nv, v, states_v)
-        forget(world, impulses)
+        if impulses is not None:
+            impulses.forget()
         for t in loop(end - 1, start=start):
             step(world, sweep.bodies, scheme, q, v, driver.again(t), at_time(wrenches, t), h, impulses)
             copy(nq, q, states_q.at((t + 1 - start) * nq))
@@ -231,18 +234,9 @@ class BackwardSweep:
             copy(self.world.nconst, self.constants_bar, constants_bar)
 
 
-def no_impulses(world: World) -> Any:
-    """Where the impulses of constraints are kept from step to step: a start for the solver."""
-    if world.constraints is None:
-        return None
-    impulses = memory(world.constraints.nimpulse)
-    forget(world, impulses)
-    return impulses
-
-
-def forget(world: World, impulses: Any) -> None:
-    if impulses is not None:
-        zero(world.constraints.nimpulse, impulses)
+def no_impulses(world: World) -> Impulses | None:
+    """None at all, without constraints."""
+    return None if world.constraints is None else Impulses(world.constraints.nimpulse)
 
 
 def segments(steps: Any, every: Any) -> Any:

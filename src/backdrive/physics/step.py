@@ -5,19 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..compiler import Scalar, loop, maximum, memory, select, to_float, while_any, workspace
+from ..compiler import Scalar, any_lane, loop, maximum, memory, select, to_float, when, while_any, workspace
 from .arrays import axpy, copy, zero
 from .bodies import Bodies
 from .collision import Contacts, find_contacts
 from .contact import Constrained, Stepping, Times, add_forces, constrain
 from .dynamics import Dynamics, forward_dynamics
 from .impact import Impacts, advance, first_impact
+from .impulses import Impulses
 from .integrate import Integrator, Midpoint, move
 from .poses import link_poses, pose_size
 from .spatial import Vec
 from .world import World
 
 FOREVER = 1e30  # s
+HITTING = 1024.0  # what hits is told in such a part of the number of modes: sums of these are exact
 HITS = 4  # impacts of a step, at most so many for every link,
 MORE_HITS = 16  # and these; after them the rest of the step is done without bouncing
 
@@ -61,7 +63,7 @@ def midpoint_stages(
 
 def stretch(
     world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Any, adjoint: bool = False, impacts: Impacts | None = None, after: Any = None,
+    impulses: Impulses | None, adjoint: bool = False, impacts: Impacts | None = None, after: Any = None,
 ) -> Stretch:  # fmt: skip
     """From (q, v) on for the time h, or through an impact. after: v⁺, where it is known."""
     middle = isinstance(scheme.integrator, Midpoint)
@@ -75,7 +77,7 @@ def stretch(
     if impacts is not None:
         hitting = impacts.hitting
         times = Times(h, select(hitting, FOREVER, impacts.h), select(hitting, 1.0, h))
-    if world.constraints is None or scheme.stepping is None:
+    if impulses is None or scheme.stepping is None:  # no constraints
         return Stretch(start, v_mid, first, dynamics, times, None, None)
     free, contacts = workspace(world.nv), None
     axpy(world.nv, h, dynamics.vdot, v, free)
@@ -91,7 +93,7 @@ def stretch(
 
 def step(
     world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Any, forces: Any = None,
+    impulses: Impulses | None, forces: Any = None,
 ) -> Vec:  # fmt: skip
     """Advance q and v (in place) by h; returns the numbers of its status that are not about being finite.
 
@@ -100,7 +102,7 @@ def step(
     contacts at once, and those whose restitution was reduced. `impulses`: what the solver starts from, and then those
     of this step (None: no constraints). To `forces`, if given, those of the constraints are added.
     """
-    if scheme.stepping is not None and scheme.stepping.impacts and world.constraints is not None:
+    if scheme.stepping is not None and scheme.stepping.impacts and impulses is not None:
         return step_through_impacts(world, bodies, scheme, q, v, controls, wrenches, h, impulses, forces)
     now = stretch(world, bodies, scheme, q, v, controls, wrenches, h, impulses)
     outcome, left = now.outcome, now.times.left
@@ -119,12 +121,20 @@ def step(
 
 def step_through_impacts(
     world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Any, forces: Any,
+    impulses: Impulses, forces: Any,
 ) -> Vec:  # fmt: skip
-    """As `step`, in stretches."""
-    impacts, numbers = Impacts(world, scheme.integrator, h), memory(5)
+    """As `step`, in stretches.
+
+    What has several solutions (friction) may find another from other impulses. The adjoint of a step of one stretch
+    knows it by its end; others begin without impulses, as the adjoint does.
+    """
+    impacts, numbers, warm = Impacts(world, scheme.integrator, h), memory(5), memory(1)
     zero(5, numbers)
     impacts.begin()
+    q_before, v_before = memory(world.nq), memory(world.nv)
+    copy(world.nq, q, q_before)
+    copy(world.nv, v, v_before)
+    warm[0] = impulses.largest[0]
     for i in while_any(lambda: impacts.going, most_stretches(world)):
         now = stretch(
             world, bodies, scheme, q, v, controls, wrenches, impacts.duration(), impulses, impacts=impacts
@@ -132,20 +142,28 @@ def step_through_impacts(
         outcome = now.outcome
         assert outcome is not None  # there are constraints
         passage = pass_stretch(world, scheme, impacts, now, q, v)
-        going = passage.going
+        colder = (warm[0] > 0.0) & (passage.found | ~passage.going)
+        warm[0] = 0.0
+        for _ in when(any_lane(colder)):
+            impacts.begin(colder)
+            impulses.forget(colder)
+            copy(world.nq, q_before, q, colder)
+            copy(world.nv, v_before, v, colder)
+        going = passage.going & ~colder
         if forces is not None:
             add_forces(world.constraints, outcome, passage.part / h, going, forces)
         for k, x in enumerate((now.dynamics.clipped, outcome.residual, outcome.touching, outcome.depth)):
             numbers[k] = select(going, maximum(numbers[k], x), numbers[k])
-        late = select(passage.found & ~passage.timed, 0.5, 0.0)
-        numbers[4] = numbers[4] + select(going, to_float(i + 1) * (outcome.modes + late), 0.0)
+        end = select(passage.timed, 1.0, 0.5) + select(passage.returns, 0.25, 0.0) + passage.slot
+        modes = outcome.modes + select(passage.found, end / HITTING, 0.0)
+        numbers[4] = numbers[4] + select(going, to_float(i + 1) * modes, 0.0)
     fallbacks = select(impacts.going, 1.0, impacts.fallbacks[0])  # or the step did not get to its end
     counts = (impacts.count[0], fallbacks, impacts.simultaneous[0], impacts.guarded[0])
     return (*(numbers[k] for k in range(5)), *counts)
 
 
 def most_stretches(world: World) -> Any:
-    return 3 * (HITS * world.nlink + MORE_HITS) + 3
+    return 3 * (HITS * world.nlink + MORE_HITS) + 4
 
 
 @dataclass

@@ -45,6 +45,7 @@ from .contact import FORCE, power_of_forces
 from .contact_adjoint import ConstraintAdjoint, all_constants
 from .dynamics import Dynamics
 from .impact import Impacts
+from .impulses import Impulses
 from .integrate import Midpoint, move
 from .joints import JOINTS, Joint
 from .linear import TILE
@@ -55,8 +56,8 @@ from .world import World
 
 def step_adjoint(
     world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Any, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any, moments_bar: Any,
-    forces_bar: Any = None, after: Any = None,
+    impulses: Impulses | None, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
+    moments_bar: Any, forces_bar: Any = None, after: Any = None,
 ) -> None:  # fmt: skip
     """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays.
 
@@ -65,7 +66,7 @@ def step_adjoint(
     """
     bars = Bars(q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
     given = (controls, wrenches)
-    if scheme.stepping is None or not scheme.stepping.impacts or world.constraints is None:
+    if scheme.stepping is None or not scheme.stepping.impacts or impulses is None:
         now = stretch(world, bodies, scheme, q, v, *given, h, impulses, adjoint=True, after=after)
         stretch_adjoint(world, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
         return
@@ -79,7 +80,7 @@ def step_adjoint(
         copy(world.nv, v, velocity)
         impacts.begin()
         # What later steps had is no start: the solver may end at another solution than the step did.
-        zero(world.constraints.nimpulse, impulses)
+        impulses.forget()
         further[0] = 1.0
         for i in while_any(lambda: further[0] > 0.0, most):
             copy(world.nq, position, before_q)

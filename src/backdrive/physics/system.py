@@ -16,6 +16,7 @@ from . import spatial as sp
 from .arrays import zero
 from .constraints import Constraints, Row, Stretch, Support
 from .dynamics import Factors
+from .impulses import Impulses
 from .kinematics import Frames
 from .linear import TILE
 from .spatial import Vec
@@ -75,8 +76,10 @@ class System:
     W + extra. factored: the modes that B has the factors of (`complementarity`).
     """
 
-    def __init__(self, constraints: Constraints, mobility: Mobility, nv: Any, start: Any, known: bool = False) -> None:
-        """start: impulses at the places of rows, from which a solver starts. known: whether v⁺ is given."""
+    def __init__(
+        self, constraints: Constraints, mobility: Mobility, nv: Any, start: Impulses, known: bool = False
+    ) -> None:
+        """start: the impulses from which a solver starts. known: whether v⁺ is given."""
         most = constraints.nimpulse + TILE
         self.constraints, self.mobility, self.nv, self.start = constraints, mobility, nv, start
         self._count = counters(1)
@@ -131,7 +134,7 @@ class System:
             self.low[r], self.high[r] = select(on[k], low[k], 0.0), select(on[k], high[k], 0.0)
             self.mu[r] = select(on[k], mu[k], 0.0)
             self.violation[r] = select(on[k], violation, 0.0) if k == 0 else 0.0
-            self.impulse[r] = select(on[k], self.start.at(place)[k], 0.0)
+            self.impulse[r] = select(on[k], self.start.at(place + k), 0.0)
             self.hits[r] = select(hits, 1.0, 0.0) if k == 0 else 0.0
             if self.after is not None:
                 self.after[r] = select(on[k], after[k], 0.0)
