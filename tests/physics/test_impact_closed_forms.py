@@ -336,3 +336,36 @@ def test_slide_to_a_stop_converges(gradient):
             assert abs(torch.autograd.grad(x, v)[0][0].item() - 2.013 / (0.3 * G)) < dt
         else:
             assert abs(x.item() - 2.013**2 / (0.6 * G)) < 2.013 * dt
+
+
+def test_what_is_grazed_before_another_hits():
+    """In the part of a step in which a disc falls to the floor, another grazes a third, and is off it again."""
+    scene = bd.Scene(2, gravity=(0.0, 0.0))
+    smooth = {"friction": 0.0, "restitution": 1.0}
+    scene.add_static(bd.Circle(0.1), **smooth)
+    scene.add_static(bd.HalfSpace((0.0, 1.0), -3.0), **smooth)
+    scene.add_body("grazes", bd.Circle(0.1), mass=1.0, position=(-0.08, 0.199), velocity=(10.0, 0.0), **smooth)
+    scene.add_body("falls", bd.Circle(0.1), mass=1.0, position=(5.0, -2.88), velocity=(0.0, -1.0), **smooth)
+    model = scene.build()
+    path = bd.Simulator(model, 0.1, impacts=True, sparse=False).rollout(model.initial_state(), steps=1)
+    y = 0.199 / 0.2
+    x = -((1.0 - y * y) ** 0.5)
+    expected = torch.tensor([10.0 * (1.0 - 2.0 * x * x), -20.0 * x * y, 0.0, 0.0, 1.0, 0.0], dtype=torch.float64)
+    assert path.status.impacts[0] == 2
+    torch.testing.assert_close(path.last.v, expected, rtol=0.0, atol=1e-12)
+
+
+def test_what_hits_says_nothing_of_others():
+    """Discs that fall together, touch, and approach at 1 µm/s: when they hit changes nothing for a third."""
+    scene = bd.Scene(2)
+    for name, x, vx in (("a", 0.0, 1e-6), ("b", 0.2 - 1e-12, 0.0), ("c", 3.0, 0.0)):
+        scene.add_body(name, bd.Circle(0.1), mass=1.0, position=(x, 1.0), velocity=(vx, 0.0), restitution=0.5)
+    model = scene.build()
+    simulator, (q, v) = bd.Simulator(model, 0.01, impacts=True, sparse=False), model.initial_state()
+    q.requires_grad_()
+    path = simulator.rollout(bd.State(q, v), steps=1)
+    assert path.status.impacts[0] == 1
+    (gradient,) = torch.autograd.grad(path.last.q[7], q)
+    expected = torch.zeros(9, dtype=torch.float64)
+    expected[7] = 1.0
+    torch.testing.assert_close(gradient, expected, rtol=0.0, atol=1e-12)

@@ -47,6 +47,7 @@ from .world import World
 SLOW = 1e-9  # m/s: what approaches slower does not hit
 TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
 RESTING = 1e-4  # and up to so much for what rests
+TIMELY = 1e-5  # what does not even close such a gap in a step has no time at which it hits, but at once
 DEPTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of the smaller shape's size: how deep what is held anyway hits again
 SAME = 1e-2  # of the smaller shape's size: contacts so close to each other are one
 ELASTIC = 1e-6  # what bounces without loss rests if it is slower than so much of what a step's forces do
@@ -65,13 +66,13 @@ class Impacts:
     """The impacts of a step as it goes on, in every lane.
 
     left: time that is left of the step. slot: the contact that hits now, or -1; roots: of its two trees (0: the world).
-    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already. returns: 1 where what
-    hits is back where it was at the start of the stretch, not where a gap is zero. over: 1 where no more impacts are
-    sought. role [nslot]: 1 where a contact takes part in the current stretch, 2 where it bounces, else 0.
-    several: 1 where more contacts than one do. loaded: resting contacts that carried something before. struck: contacts
-    that were found not to rest. approach [nslot]: speed at the start of the stretch.
-    patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce. push [nslot]: by how
-    much forces change the velocities at a contact in the stretch.
+    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already, or is so slow that the gap
+    says nothing about when. returns: 1 where what hits is back where it was at the start of the stretch, not where a
+    gap is zero. over: 1 where no more impacts are sought. role [nslot]: 1 where a contact takes part in the current
+    stretch, 2 where it bounces, else 0. several: 1 where more contacts than one do. loaded: resting contacts that
+    carried something before. struck: contacts that were found not to rest. approach [nslot]: speed at the start of the
+    stretch. patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce. push [nslot]:
+    by how much forces change the velocities at a contact in the stretch.
     """
 
     def __init__(self, world: World, integrator: Integrator, h: Scalar) -> None:
@@ -171,8 +172,8 @@ class Impacts:
             bounces[0] = bounces[0] + select(hitting & hit, 1.0, 0.0)
             numbers[0] = select(on & ~rests & ~over, 1.0, numbers[0])
             first = closed & ~hitting & ~over & (-speed > numbers[4])
-            late = select(touch.gap < -TOUCHING * size, 1.0, 0.0)
-            for k, x in enumerate((to_float(slot), *roots, -speed, late), start=1):
+            late = (touch.gap < -TOUCHING * size) | (-speed * self.h <= TIMELY * size)
+            for k, x in enumerate((to_float(slot), *roots, -speed, select(late, 1.0, 0.0)), start=1):
                 numbers[k] = select(first, x, numbers[k])
         self.watch[0], self.hit[0] = numbers[0], numbers[1]
         self.hit_roots[0], self.hit_roots[1], self.late[0] = numbers[2], numbers[3], numbers[5]

@@ -185,7 +185,7 @@ class Timing:
         if self.gap_constants is not None:
             total, own = all_constants(constants_bar), all_constants(self.gap_constants)
             for k in loop(world.nconst):
-                total[k] = total[k] + gap_bar * own[k]
+                total[k] = total[k] + select(gap_bar == 0.0, 0.0, gap_bar * own[k])  # there may be no gap yet
 
 
 class PathAdjoint:

@@ -1,0 +1,152 @@
+"""Ants that stumble, with exact impacts: gradients of motions and of single steps in which they were wrong once."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+
+import backdrive as bd
+from backdrive.envs import VectorEnv, find
+from benchmarks import stumbling
+
+DT, STEPS = stumbling.DT, stumbling.STEPS
+
+
+@pytest.fixture(scope="module")
+def env():
+    return VectorEnv("Ant", num_envs=stumbling.ENVS)
+
+
+@pytest.fixture(scope="module")
+def simulator(env):
+    return bd.Simulator(env.task.model, DT, impacts=True)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_all_motions(simulator, env, seed):
+    errors = stumbling.errors(simulator, env, seed)
+    assert len(errors) >= 15
+    assert errors.max() <= stumbling.RIGHT
+
+
+@pytest.mark.parametrize("seed", [24, 45, 84, 96])
+def test_of_steps_that_could_have_ended_elsewhere(simulator, env, seed):
+    """Here a backward pass whose solver starts from impulses of later steps, or from none where the step had some,
+    finds other solutions of steps that are split at impacts, and gradients that are off by up to 250 %."""
+    assert stumbling.errors(simulator, env, seed).max() <= stumbling.RIGHT
+
+
+# Position, velocity and control of single steps. Of the first two, a foot that hits makes another, which rested below
+# zero, part and come back within the step; of the third, the velocity after the step belongs to another solution of its
+# first stretch than the one it had; of the last, a resting foot could hit again, by rounding, where it had hit.
+TWO_HITS = (
+    (-0.04279689606388661, 0.06419059507634935, 0.5345371339206837, 0.9936356443417524, 0.06755285815614555,
+     -0.042711305649027344, 0.07937607963512393, -0.392438291750441, 1.0074817142681127, -0.3687043809974004,
+     -1.1180749572937974, -0.1548728569054081, -0.5533616290123141, 0.2456184797922244, 0.9600298798486298),
+    (-0.10530406116618918, 0.1538740107847666, -0.0791501117623272, 0.16147164943064896, 0.6595685471708596,
+     0.09547553034335984, 1.4514991898555787, -1.0504667911377317, -0.5138001217663958, -1.069425394117355,
+     0.16004069564920292, -0.7596937550635455, 0.007641074928607106, -1.2100488918538335),
+    (-0.20158906245420338, 0.23028797148070546, -0.22381745944053946, -0.09512836840335205, -0.28839514271064093,
+     -0.08932362567352843, -0.0613880312848496, 0.09951868506724741),
+)  # fmt: skip
+TWO_HITS_MORE = (
+    (-0.10945542974621146, 0.0019986738471712323, 0.6018722197050974, 0.9906884249634027, 0.009961699697681183,
+     -0.038850535724890264, 0.13010705229369673, -0.2716827251701124, 1.2222888361048325, -0.522815031608649,
+     -1.096960759373182, 0.5140448587774745, -1.0230112043957735, 0.16134009666195018, 0.7155061692965585),
+    (-0.22521789724625807, 0.02765660801175638, -0.20856169801211702, 0.7970063749558659, -0.19593170037180285,
+     0.4887227997234769, 0.9498876587550817, -0.009999998892802557, 0.08624486816590551, -1.1023103833370407,
+     1.2875640926327443, 0.6078815740720733, -1.4264325713825368, 0.6180858354146849),
+    (-0.19929711486091486, 0.1238364423662806, -0.19484511458727896, -0.19895223170806042, 0.2574618591522826,
+     0.10932767380466753, 0.17387779661628955, -0.16354503985740665),
+)  # fmt: skip
+OTHER_SOLUTION = (
+    (-0.1142121219663743, -0.15107441020217843, 0.5824311392817608, 0.9995566882947147, 0.009662127702464052,
+     0.018835310893694286, -0.020935645132211234, 0.39411160248180055, 0.8866479642260623, -0.4539133038057427,
+     -1.2070309743557637, -0.5209419720152297, -1.1785543325771515, 0.24133870196245313, 0.966438306629698),
+    (-0.05078772163489653, -0.4081211182082661, 0.009460540774095867, -0.06080729310072555, -0.027971440204569945,
+     -0.8099065951679586, 0.4802638372502369, 0.07239180135870857, 0.7021811702415303, 0.22637478928498564,
+     0.26771528320038956, -0.1125409344275296, 2.582874275843166, 0.36600277081800425),
+    (-0.22368941929564748, 0.04102061015175346, -0.15300294415163315, -0.14294618426000447, -0.1969219468153297,
+     0.23869499763978536, -0.04268944660198088, 0.10758689597908697),
+)  # fmt: skip
+HITS_AGAIN = (
+    (0.104618500391336, 0.21203175011226127, 0.5008312479150707, 0.9986740600675681, -0.05036986787474048,
+     0.009665263571051942, -0.004425024129084221, -0.5235988069668855, 0.7066005611724387, 0.4654692930155964,
+     -0.7769003984443307, -0.04115830580816336, -1.0593861472427835, -0.21131679785993207, 0.7101521118106511),
+    (0.09924273682681747, -0.037243196992009946, 0.029167853092959467, -0.5073825157122024, 0.035446287189301304,
+     0.5345586147928522, -0.3818021369650292, -0.4788660349487118, -0.6390136284761991, 0.37005834067465215,
+     -2.4575653780921645, -0.9984047656502176, 1.6873250660439003, 0.8848184143616143),
+    (-0.07610508334424261, -0.19932830392631032, -0.04170513107499602, 0.11270696756463396, 0.12093901712242494,
+     0.04241618831136013, 0.03855364108296528, 0.20715427852258012),
+)  # fmt: skip
+
+
+def fourth_order(function: Callable[[Tensor], Tensor], x: Tensor, way: Tensor, size: float = 1e-7) -> Tensor:
+    """The derivative of a function at x along a way."""
+    near, far = (function(x + k * size * way) - function(x - k * size * way) for k in (1, 2))
+    return (8.0 * near - far) / (12.0 * size)
+
+
+def states(case: tuple[tuple[float, ...], ...]) -> tuple[Tensor, Tensor, Tensor]:
+    q, v, control = (torch.tensor(x, dtype=torch.float64) for x in case)
+    return q, v, control[None]
+
+
+@pytest.mark.parametrize(("case", "impacts"), [(TWO_HITS, 2), (TWO_HITS_MORE, 2), (OTHER_SOLUTION, 1)])
+def test_of_a_step(simulator, case, impacts):
+    q, v, control = states(case)
+    modes = simulator.rollout(bd.State(q, v), control).status.modes
+
+    def last(x: Tensor) -> Tensor:
+        path = simulator.rollout(bd.State(x[:15], x[15:]), control)
+        assert path.status.impacts[0] == impacts and path.status.modes == modes
+        return path.last.v
+
+    start = torch.cat([q, v])
+    jacobian = torch.autograd.functional.jacobian(last, start)
+    with torch.no_grad():
+        differences = torch.stack([fourth_order(last, start, way) for way in torch.eye(len(start)).double()], -1)
+    # Quaternions are normalised: of theirs, differences see the tangential part only.
+    wanted = [k for k in range(len(start)) if not 3 <= k < 7]
+    error = (jacobian - differences)[:, wanted].abs().max()
+    assert error <= 1e-6 * differences.abs().max()
+
+
+@pytest.mark.parametrize("case", [TWO_HITS, TWO_HITS_MORE])
+def test_of_a_step_with_respect_to_the_model(case):
+    """What comes back hits where it was: sizes say where that is at its start, and at its end."""
+    q, v, control = states(case)
+    model, random = find("Ant").model, torch.Generator().manual_seed(0)
+    simulator = bd.Simulator(model, DT, impacts=True, specialize=False)
+    for name in ("mass", "size", "friction"):
+        value = model.parameter(name).detach().double()
+        spread = 0.3 if name == "friction" else 0.0  # the larger of two counts: they must differ
+        value = value * (1.0 - spread * torch.rand(value.shape, generator=random, dtype=torch.float64))
+        way = value * torch.randn(value.shape, generator=random, dtype=torch.float64)
+
+        def last(by: Tensor, name: str = name, value: Tensor = value, way: Tensor = way) -> Tensor:
+            path = simulator.rollout(bd.State(q, v), control, parameters={name: value + by * way})
+            return path.last.v
+
+        exact = torch.autograd.functional.jacobian(last, torch.zeros((), dtype=torch.float64))
+        with torch.no_grad():
+            difference = fourth_order(last, torch.zeros((), dtype=torch.float64), torch.ones(()).double())
+        assert (exact - difference).abs().max() <= 1e-6 * max(1.0, float(difference.abs().max())), name
+
+
+def test_of_what_hits_again():
+    """Which foot hits next must not hang on rounding: the velocities after the step change smoothly with those before.
+
+    Second differences of them are 1e-9 at most; they were 1e-2.
+    """
+    q, v, control = states(HITS_AGAIN)
+    simulator, random = bd.Simulator(find("Ant").model, DT, impacts=True), torch.Generator().manual_seed(0)
+    way = torch.randn(v.shape, generator=random, dtype=torch.float64)
+    offsets = 1e-6 * torch.arange(-10, 11, dtype=torch.float64)
+    many = bd.State(q.expand(len(offsets), -1).contiguous(), v + offsets[:, None] * way)
+    with torch.no_grad():
+        path = simulator.rollout(many, control[:, None].expand(-1, len(offsets), -1).contiguous())
+    after = path.last.v
+    assert (path.status.impacts == 2).all()
+    assert (after[2:] - 2.0 * after[1:-1] + after[:-2]).abs().max() <= 1e-8
