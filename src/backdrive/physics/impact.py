@@ -66,9 +66,9 @@ class Impacts:
     """The impacts of a step as it goes on, in every lane.
 
     left: time that is left of the step. slot: the contact that hits now, or -1; roots: of its two trees (0: the world).
-    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already, or is so slow that the gap
-    says nothing about when. returns: 1 where what hits is back where it was at the start of the stretch, not where a
-    gap is zero. over: 1 where no more impacts are sought. role [nslot]: 1 where a contact takes part in the current
+    acceleration [nv]: before the hit. late: 1 where what hits at once had penetrated already, or is so slow that its
+    gap does not say when. returns: 1 where what hits is back where it was at the start of the stretch, not where a gap
+    is zero. over: 1 where no more impacts are sought. role [nslot]: 1 where a contact takes part in the current
     stretch, 2 where it bounces, else 0. several: 1 where more contacts than one do. loaded: resting contacts that
     carried something before. struck: contacts that were found not to rest. approach [nslot]: speed at the start of the
     stretch. patience [nslot]: how much faster than what a step's forces do a contact must hit to bounce. push [nslot]:
