@@ -23,7 +23,8 @@ class Status:
     converged, residual: of the step's solver, m/s; without constraints the dynamics is solved in closed form. A
     gradient through steps that did not converge is not that of the motion.
     contacts: how many press. depth: the deepest penetration, m. impacts: how many there were. modes: a number that
-    changes when a contact starts, ends, sticks or slips, another hits first, or a limit or motor starts or ceases to act.
+    changes when a contact starts, ends, sticks or slips, when another hits first, or when a limit or motor starts or
+    ceases to act.
     fallbacks: 1 where there were too many impacts: the rest of the step was done without bouncing, or not at all.
     simultaneous: impacts of several contacts at once. guarded: impacts whose restitution was reduced, since with
     friction it would have created energy. A gradient through any of these three is not exact.
