@@ -26,7 +26,7 @@ from .physics.poses import POSE
 from .physics.rollout import STATUS, status_size
 from .physics.step import Scheme
 from .physics.tables import constraint_tables
-from .physics.world import topology_table
+from .physics.world import Alike, topology_table
 
 if TYPE_CHECKING:
     from .model import Model
@@ -156,11 +156,12 @@ class Program:
         if FORMS[form].integrates:
             scheme, constraining = self.scheme, self._constraining(parameters)
         variant = Variant(form, scheme, constraining, wrenches, constants_bar, batched, watching)
+        varying = self.mask(parameters)
         if self.specializes(parameters):
             tables = self.tables if constraining else None
-            kernel = make_kernel(variant, self.model, self.mask(parameters), tables)
+            kernel = make_kernel(variant, self.model, varying, tables)
         else:
-            kernel = rolled_kernel(variant)
+            kernel = rolled_kernel(replace(variant, alike=Alike.links_of(self.model, varying)))
         return kernel.build(self.bits)
 
     @property

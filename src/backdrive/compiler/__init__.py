@@ -8,7 +8,7 @@ from .control import leave, loop, switch, when, while_any
 from .graph import Graph, Scalar, TraceError, Value, is_constant, traced
 from .kernel import Executable, Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table, subroutine
 from .launch import run
-from .memory import Floats, Known, Masked, carry, counters, lane_count, memory, pack_number, picked, workspace
+from .memory import Floats, Known, Masked, carry, counters, lane_count, memory, pack_number, picked, records, workspace
 from .reverse import replay, vjp
 from .scalar import (
     absolute,
@@ -33,6 +33,6 @@ __all__ = [
     "Executable", "Floats", "Graph", "Integer", "Ints", "Kernel", "Known", "Masked", "Number", "Packs", "Picked",
     "Rows", "Scalar", "Table", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
     "counters", "floor", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum",
-    "nearest", "pack_number", "picked", "replay", "run", "select", "sin", "sincos", "sqrt", "subroutine", "switch",
-    "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
+    "nearest", "pack_number", "picked", "records", "replay", "run", "select", "sin", "sincos", "sqrt", "subroutine",
+    "switch", "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

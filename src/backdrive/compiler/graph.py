@@ -281,14 +281,23 @@ def mul(a: Scalar, b: Scalar) -> Scalar:
         if b == -1:
             return neg(a)
     if _is_integer(a, b):
-        _check_integers("*", a, b)
-        return current().add("imul", _ordered(a, b), "i")
+        return _multiply_integers(a, b)
     for x, y in ((a, b), (b, a)):
         if (z := argument_of(x, "neg")) is not None:
             return neg(mul(z[0], y))
         if (z := argument_of(x, "div")) is not None and is_constant(z[0], 1) and same(z[1], y):
             return 1.0
     return current().add("mul", _ordered(a, b), "f")
+
+
+def _multiply_integers(a: Any, b: Any) -> Any:
+    _check_integers("*", a, b)
+    if not traced(b):
+        if (x := argument_of(a, "iadd")) is not None and not traced(x[1]):
+            return add(mul(x[0], b), x[1] * b)  # (x + 1) * 2 = 2 x + 2: static offsets stay static
+        if (x := argument_of(a, "imul")) is not None and not traced(x[0]):
+            return mul(x[1], x[0] * b)
+    return current().add("imul", _ordered(a, b), "i")
 
 
 def div(a: Scalar, b: Scalar) -> Scalar:

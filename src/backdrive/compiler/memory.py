@@ -6,8 +6,8 @@
     ints    integers that all environments share (topology)
 
 An index is a Python int (static) or a traced integer. Two arrays never overlap; within one array, a store through
-one symbolic offset may alias every other. `Registers` and `Known` are arrays that exist only while tracing: an
-unrolled kernel has no workspace at all, and reads the model as constants.
+one symbolic offset may alias every other. `Registers`, `Records` and `Known` are arrays that exist only while tracing,
+as a whole or in part: an unrolled kernel has no workspace at all, and reads the model as constants.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Scalar, TraceError, Value, add, argument_of, current, traced
+from .graph import Graph, Region, Scalar, TraceError, Value, add, argument_of, current, traced
 
 
 @dataclass(frozen=True)
@@ -156,6 +156,69 @@ class Registers(Indexed):
         self.elements[k] = (x, self.graph.regions[-1], None)
 
 
+class Records(Indexed):
+    """Records that are alike: each is written by a pass of a loop of its own, all by the same code. So a number that is
+    a constant in one is the same in all: it is known, and not stored.
+
+    period: how many records in a row a pass writes, which may differ from each other. A record that is given by an int
+    stands for itself.
+    """
+
+    def __init__(self, array: Array, period: int = 1) -> None:
+        self.array, self.period = array, period
+        self.known: dict[tuple, Constant] = {}
+
+    def _place(self, i: Any) -> Any:
+        if not traced(i):
+            return "own", i
+        x = argument_of(i, "iadd")
+        return (x[1] if x is not None and not traced(x[1]) else 0) % self.period
+
+    def get(self, i: Any, width: int) -> tuple[Scalar, ...]:
+        place, view, loops = self._place(i), self.array.at(i * width), _open_loops()
+        result = []
+        for k in range(width):
+            constant = self.known.get((place, k))
+            if constant is None:
+                result.append(view[k])
+                continue
+            around = [region for region in loops[:-1] if region not in constant.loops]
+            if constant.reader is None or not constant.reader.open:
+                constant.reader = around[0] if around else None
+            result.append(constant.number)
+        return tuple(result)
+
+    def put(self, i: Any, values: Sequence[Scalar]) -> None:
+        place, view, loops = self._place(i), self.array.at(i * len(values)), _open_loops()
+        if traced(i) and current().regions[-1] is not loops[-1]:
+            raise TraceError("records that are alike are written in a branch, which may leave some of them out")
+        for k, x in enumerate(values):
+            old = self.known.pop((place, k), None)
+            if old is not None and old.reader is not None and old.reader.open and (traced(x) or x != old.number):
+                raise TraceError(f"number {k} of records that are alike is a constant in the first pass of a loop only")
+            if traced(x):
+                view[k] = x
+            else:
+                around = loops[:-1] if traced(i) else loops
+                self.known[place, k] = Constant(x, around, None if old is None else old.reader)
+
+    def accumulate(self, i: Any, values: Sequence[Scalar]) -> None:
+        self.put(i, [a + b for a, b in zip(self.get(i, len(values)), values, strict=True)])
+
+
+@dataclass
+class Constant:
+    """A number of `Records`: the loops around those that wrote it, and the outermost of others in which it was read."""
+
+    number: Any
+    loops: list[Region]
+    reader: Region | None = None
+
+
+def _open_loops() -> list[Region]:
+    return [region for region in current().regions if region.loop]
+
+
 class Known(Indexed):
     """A table whose numbers are constants of the kernel, except where `varying` says to read `array`."""
 
@@ -241,6 +304,11 @@ def workspace(count: Any) -> Any:
     if (graph.scratch or graph.module.unroll) and not traced(count):
         return Registers(graph, [None] * count)
     return memory(count)
+
+
+def records(count: Any, period: int = 1) -> Any:
+    """Like `memory`, for `Records`."""
+    return memory(count) if Graph.current is None else Records(memory(count), period)
 
 
 def memory(count: Any) -> Any:

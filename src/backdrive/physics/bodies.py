@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..compiler import when, workspace
+from ..compiler import when
 from ..model.layout import Kind
 from . import spatial as sp
 from .joints import Fixed
@@ -24,8 +24,7 @@ class Bodies(NamedTuple):
 
 
 def body_moments(world: World) -> Bodies:
-    n = world.nlink
-    gathered, moments = workspace((n + 1) * BODY), workspace((n + 1) * BODY)
+    gathered, moments = world.over_links(BODY), world.over_links(BODY)
     gathered.put(0, (0.0,) * BODY)
     for i in world.links():
         link = world.link(i)

@@ -55,7 +55,11 @@ class Bounds:
         self.radius, self.travel = memory(constraints.nshape), memory(constraints.nshape)
         for i in loop(constraints.nshape):
             link, *_ = constraints.shape(i)
-            record, factors, pose = constraints.shape_record(i), constraints.bound(i), pose_of(poses, link, width)
+            record, factors, pose = (
+                constraints.shape_record(i),
+                constraints.bound(i),
+                pose_of(poses, link, width, constraints.dim),
+            )
             size = record[layout.SIZE : layout.SIZE + 3]
             middle = [c * s for c, s in zip(factors[:3], size, strict=True)]
             turn, place = record[layout.TURN : layout.TURN + 9], record[layout.PLACE : layout.PLACE + 3]

@@ -46,12 +46,19 @@ class Contacts:
     """
 
     def __init__(self, constraints: Any) -> None:
-        self.touches = memory(constraints.nslot * TOUCH)
+        self.touches, self.dim = memory(constraints.nslot * TOUCH), constraints.dim
         self.count, self.slots, self.pairs = counters(1), counters(constraints.nslot), counters(constraints.nslot)
         self.meeting_count, self.meetings = counters(1), counters(constraints.npair)
         self.place_count, self.places = counters(1), counters(constraints.nslot)
         self.count[0], self.meeting_count[0], self.place_count[0] = 0, 0, 0
         self.features: dict[int, tuple[Any, int]] = {}  # of pairs, for kinds that search: array, width
+
+    def touch(self, slot: Any) -> tuple[Touch, Any]:
+        """What is in a slot, and where it counts (mask)."""
+        gap, x, y, z, *normal, on = self.touches.get(slot, TOUCH)
+        if self.dim == 2:
+            return Touch(gap, (x, y, 0.0), (*normal[:2], 0.0)), on > 0.5
+        return Touch(gap, (x, y, z), tuple(normal)), on > 0.5
 
     def features_of(self, number: int, p: Any) -> Vec:
         """Of a pair that meets; number: of its kind."""
@@ -82,7 +89,7 @@ class Meeting:
         self.kinds, self.constraints = kinds, constraints
         self.records = tuple(constraints.shape_record(shape) for shape in (self.a, self.b))
         ends = (self.support.a, self.support.b)
-        self.poses = tuple(pose_of(poses, link, width) for link in ends)
+        self.poses = tuple(pose_of(poses, link, width, constraints.dim) for link in ends)
         self.solids = (
             place_solid(kinds[0], self.records[0], self.poses[0]),
             place_solid(kinds[1], self.records[1], self.poses[1]),

@@ -118,7 +118,12 @@ class Constraints:
         return self.ints.at(self.head("shape")).get(i, tables.SHAPE)
 
     def shape_record(self, i: Any) -> Vec:
-        return self.constants.at(self.head("shape_constants")).get(i, layout.SHAPE)
+        record = self.constants.at(self.head("shape_constants")).get(i, layout.SHAPE)
+        if self.dim == 3:
+            return record
+        turn = record[layout.TURN : layout.TURN + 9]
+        place, rest = record[layout.PLACE : layout.PLACE + 2], record[layout.SIZE :]
+        return (*place, 0.0, turn[0], turn[1], 0.0, turn[3], turn[4], 0.0, 0.0, 0.0, 1.0, *rest)  # in the plane
 
     def bound(self, i: Any) -> Vec:
         """Of a shape: see `bounds.bound_factors`."""

@@ -50,7 +50,6 @@ from .impulses import Impulses
 from .kinematics import turn
 from .linear import TILE
 from .poses import link_poses, pose_of, pose_size
-from .solids import Touch
 from .solve import Solver, solve
 from .spatial import Vec
 from .system import INFINITE, Mobility, System
@@ -252,7 +251,7 @@ def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, go
     system, block = outcome.system, constraints.block
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
-        touch, on = split_touch(outcome.contacts.touches.get(slot, TOUCH))
+        touch, on = outcome.contacts.touch(slot)
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
         rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
         before = forces.get(slot, FORCE)
@@ -274,7 +273,7 @@ def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: 
     total[0] = 0.0
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-        touch, on = split_touch(outcome.contacts.touches.get(slot, TOUCH))
+        touch, on = outcome.contacts.touch(slot)
         bar = forces_bar.get(slot, FORCE)[:3]
         for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
             total[0] = total[0] + select(on, system.impulse[first + k] * sp.dot(bar, row.force), 0.0)
@@ -286,11 +285,6 @@ def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: 
 
 
 # ------------------------------------------------------------------------------------------ rows
-
-
-def split_touch(record: Vec) -> tuple[Touch, Any]:
-    """A record of TOUCH numbers: the contact, and where it counts (mask)."""
-    return Touch(record[0], tuple(record[1:4]), tuple(record[4:7])), record[7] > 0.5
 
 
 def gap_bias(gap: Scalar, slop: Scalar, left: Scalar) -> Scalar:
@@ -332,7 +326,7 @@ class Builder:
 
     def _speed(self, row: Row, support: Any, velocity: int = 0) -> Scalar:
         """J v, for the velocities that the poses have twists of."""
-        a, b = (pose_of(self.poses, link, self.width) for link in (support.a, support.b))
+        a, b = (pose_of(self.poses, link, self.width, self.constraints.dim) for link in (support.a, support.b))
 
         def speed(k: int) -> Scalar:
             at = 12 + 6 * k
@@ -416,7 +410,7 @@ class Builder:
         m = constraints.directions
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
-            touch, on = split_touch(contacts.touches.get(slot, TOUCH))
+            touch, on = contacts.touch(slot)
             a, b, support = constraints.pair(p)
             stuff = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
             rows = contact_rows(touch, constraints.pair_surface(p), constraints.dim, m)

@@ -50,7 +50,6 @@ from .contact import (
     gap_bias,
     nearest_limit,
     signed,
-    split_touch,
 )  # fmt: skip
 from .correction import correction_matrix, damping, reachable
 from .dynamics import Dynamics, expand, reduce
@@ -133,7 +132,7 @@ class RowPower:
     def _differentiate(self, function: Any, support: Any, *constants: tuple[Any, Vec]) -> list[Vec]:
         """Differentiate function(pose a, pose b, *records), and add to the bars of the poses, and of the records that
         have a place in the constants; all records' gradients are returned."""
-        a, b = (pose_of(self.poses, link, self.width) for link in (support.a, support.b))
+        a, b = (pose_of(self.poses, link, self.width, self.constraints.dim) for link in (support.a, support.b))
         sizes = [self.width, self.width, *(len(record) for _, record in constants)]
         inputs = (*a, *b, *(x for _, record in constants for x in record))
         _, gradient = vjp(lambda *x: [function(*split(x, *sizes))], inputs, [self.scale])
@@ -205,7 +204,7 @@ class RowPower:
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
             first = self.outcome.first_contact + c * constraints.block
-            touch, on = split_touch(contacts.touches.get(slot, TOUCH))
+            touch, on = contacts.touch(slot)
             contact = ContactNumbers(
                 [self._numbers(first + k) for k in range(constraints.block)],
                 on,
@@ -322,7 +321,7 @@ class ConstraintAdjoint:
         constraints, outcome = self.world.constraints, self.outcome
         for c in loop(outcome.contacts.count[0]):
             slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-            touch, _ = split_touch(outcome.contacts.touches.get(slot, TOUCH))
+            touch, _ = outcome.contacts.touch(slot)
             force_bar = self.forces_bar.get(slot, FORCE)[:3]
             for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
                 impulse_bar[first + k] = impulse_bar[first + k] + sp.dot(row.force, force_bar)

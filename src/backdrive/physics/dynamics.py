@@ -23,10 +23,9 @@ class Motion:
     """Arrays over links: poses and velocities (`frames`), accelerations (α, a) and forces (n, f)."""
 
     def __init__(self, world: World) -> None:
-        n = world.nlink
         self.frames = Frames(world)
-        self.accelerations, self.forces = workspace((n + 1) * 6), workspace((n + 1) * 6)
-        self.fields = workspace((n + 1) * 9)
+        self.accelerations, self.forces = world.over_links(6), world.over_links(6)
+        self.fields = world.over_links(9)
         # Weight is felt as if the world accelerated upwards.
         self.accelerations.put(0, (*ZERO3, *sp.neg(world.gravity())))
         self.forces.put(0, ZERO6)
@@ -70,7 +69,7 @@ def applied_force(com: Vec, W: Vec, wrench: Vec) -> Vec:
 
 def world_rotations(world: World, frames: Frames) -> Any:
     """The rotation of every link to world axes: an array over links."""
-    W = workspace((world.nlink + 1) * 9)
+    W = world.over_links(9)
     W.put(0, IDENTITY)
     for i in world.links():
         W.put(i + 1, sp.matmul(W.get(world.parent(i), 9), frames.R.get(i, 9)))
@@ -81,7 +80,7 @@ class Factors:
     """U = I s and 1 / d, d = s · U + armature, of every coordinate of v (I: the articulated inertia of its link)."""
 
     def __init__(self, world: World) -> None:
-        self.U, self.inverse = workspace(world.nv * 6), workspace(world.nv)
+        self.U, self.inverse = world.over_coordinates(6), workspace(world.nv)
 
 
 def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
@@ -90,7 +89,7 @@ def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -
     `damping_time` h adds h times the joint damping to the armature: it is then implicit, (M + h D) z = τ - D v - c.
     """
     factors = Factors(world)
-    inertias = workspace((world.nlink + 1) * INERTIA)
+    inertias = world.over_links(INERTIA)
     inertias.put(0, (0.0,) * INERTIA)
     for i in world.links():
         inertias.put(i + 1, sp.articulated(bodies.moments.get(i + 1, BODY)))
@@ -115,7 +114,7 @@ def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, for
     `forces` (over links, or None) are overwritten. τ and z are turned into the links' axes (`joints`).
     """
     if forces is None:
-        forces = workspace((world.nlink + 1) * 6)
+        forces = world.over_links(6)
         forces.put(0, ZERO6)
         for i in world.links():
             forces.put(i + 1, ZERO6)
@@ -131,7 +130,7 @@ def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, for
 
 def expand(world: World, frames: Frames, factors: Factors, z: Any) -> Any:
     """The outward half: z in place, and the accelerations of the links that it causes (an array over links)."""
-    accelerations = workspace((world.nlink + 1) * 6)
+    accelerations = world.over_links(6)
     accelerations.put(0, ZERO6)
     for i in world.links():
         b = world.velocity(i)

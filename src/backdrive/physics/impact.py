@@ -20,6 +20,7 @@ from ..compiler import (
     any_lane,
     carry,
     clip,
+    counters,
     loop,
     maximum,
     memory,
@@ -38,11 +39,11 @@ from .impulses import Marks
 from .integrate import Integrator, Midpoint, move
 from .linear import TILE, multiply
 from .poses import link_poses, pose_of, pose_size
-from .solids import FAR, Touch
+from .solids import FAR
 from .solve import Solver, solve
 from .spatial import Vec
 from .system import System
-from .world import World
+from .world import Some, World
 
 SLOW = 1e-9  # m/s: what approaches slower does not hit
 TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
@@ -132,11 +133,10 @@ class Impacts:
         hitting, over = self.hitting, (self.over[0] > 0.5) & ~self.hitting
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
-            record = contacts.touches.get(slot, TOUCH)
-            touch, on = Touch(record[0], record[1:4], record[4:7]), record[7] > 0.5
+            touch, on = contacts.touch(slot)
             a, b, support = constraints.pair(p)
             e = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine).restitution
-            ends = [pose_of(poses, link, width) for link in (support.a, support.b)]
+            ends = [pose_of(poses, link, width, constraints.dim) for link in (support.a, support.b)]
             normal = contact_rows(touch, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
             ahead, speed = (
                 row_speed(normal, ends[0], ends[0][at : at + 6]) - row_speed(normal, ends[1], ends[1][at : at + 6])
@@ -295,11 +295,11 @@ def solve_without_gain(
 
 def advance(
     world: World, integrator: Integrator, q: Any, v: Any, after: Any, pseudo: Any, part: Scalar, t: Scalar, target: Any,
-    velocity: Any,
+    velocity: Any, some: Some | None = None,
 ) -> None:  # fmt: skip
     """Time t into a stretch whose velocities go from v to `after` (t is a `part` of it): q and v there.
 
-    pseudo: the motion that corrects positions.
+    pseudo: the motion that corrects positions. some: q of these links only.
     """
     motion = memory(world.nv)
     for k in loop(world.nv):
@@ -307,10 +307,10 @@ def advance(
         motion[k] = velocity[k] + pseudo[k]
     if isinstance(integrator, Midpoint):
         middle = memory(world.nq)
-        move(world, q, v, 0.5 * t, middle)
-        move(world, middle, motion, 0.5 * t, target)
+        move(world, q, v, 0.5 * t, middle, some)
+        move(world, middle, motion, 0.5 * t, target, some)
     else:
-        move(world, q, motion, t, target)
+        move(world, q, motion, t, target, some)
 
 
 def next_depth(gap: Scalar, size: Scalar) -> Scalar:
@@ -319,6 +319,24 @@ def next_depth(gap: Scalar, size: Scalar) -> Scalar:
     for depth in reversed(DEPTHS):
         level = select(gap > -0.9 * depth * size, -depth * size, level)
     return level
+
+
+def links_that_meet(world: World, contacts: Contacts) -> Some | None:
+    """Each link that has a pair in the contacts, once; or None, for all, where they may have parents."""
+    if world.alike is None:
+        return None
+    some, met = Some(counters(world.nlink), counters(1)), counters(world.nlink + 1)
+    some.count[0] = 0
+    for k in loop(world.nlink + 1):
+        met[k] = 0
+    for m in loop(contacts.meeting_count[0]):
+        *_, support = world.constraints.pair(contacts.meetings[m])
+        for link in (support.a, support.b):
+            for _ in when((link > 0) & (met[link] == 0)):  # not the world
+                some.links[some.count[0]] = link - 1
+                some.count[0] = some.count[0] + 1
+                met[link] = 1
+    return some
 
 
 def each_place(contacts: Contacts) -> Iterator[Any]:
@@ -345,7 +363,7 @@ def first_impact(
     gaps, rates, now_gaps, now_rates = (memory(constraints.nslot) for _ in range(4))  # at `low`; now
     closed = memory(constraints.nslot)  # the gap at which a contact hits, or FAR: it is not watched
     t, low, high, node, stage = (memory(1) for _ in range(5))  # stage: 0 nodes, 1 bisect, 2 Newton, 3 nothing, 4 found
-    at_once = impacts.hit[0] >= 0.0
+    at_once, some = impacts.hit[0] >= 0.0, links_that_meet(world, contacts)
     seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
     t[0], low[0], high[0], node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, select(seeks, 0.0, 3.0)
     for slot in each_place(contacts):
@@ -354,12 +372,12 @@ def first_impact(
     impacts.returns[0] = 0.0
     for _ in while_any(lambda: stage[0] < 3.0, SEARCH):
         part = t[0] / duration
-        advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity)
+        advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity, some)
         if not isinstance(integrator, Midpoint):  # the rate of q: d/dt t (v + t/s (v⁺ - v))
             for k in loop(world.nv):
                 velocity[k] = velocity[k] + part * (after[k] - v[k])
         width = pose_size(1)
-        poses = link_poses(world, trial, velocity, indexed=True)
+        poses = link_poses(world, trial, velocity, indexed=True, some=some)
         for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0, 0.0)):
             least[k] = x
         dips[0], spin[0] = 0.0, 0.0

@@ -18,7 +18,7 @@ from .world import World
 
 def accelerate(world: World, dynamics: Dynamics, z: Any) -> Any:
     """The motions of the links that z causes, X aₚ + S z: an array over links."""
-    frames, caused = dynamics.frames, workspace((world.nlink + 1) * 6)
+    frames, caused = dynamics.frames, world.over_links(6)
     caused.put(0, ZERO6)
     for i in world.links():
         b = world.velocity(i)
@@ -37,7 +37,7 @@ def inverse_dynamics(world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, ta
     dynamics.accelerations, dynamics.vdot = motion.accelerations, vdot
     z = workspace(world.nv)
     turn(world, q, vdot, z)
-    caused, forces = accelerate(world, dynamics, z), workspace((world.nlink + 1) * 6)
+    caused, forces = accelerate(world, dynamics, z), world.over_links(6)
     forces.put(0, ZERO6)
     for i in world.links():
         dynamics.accelerations.accumulate(i + 1, caused.get(i + 1, 6))

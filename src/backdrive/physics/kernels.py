@@ -20,7 +20,7 @@ from .integrate import SemiImplicitEuler
 from .policy import Given, Network, NetworkTables, Watching
 from .step import Scheme
 from .tables import Tables
-from .world import World, topology_table
+from .world import Alike, World, topology_table
 
 
 @dataclass(frozen=True)
@@ -140,6 +140,7 @@ class Variant:
     constants_bar: bool = False
     batched: bool = False  # constants per environment
     watching: Watching | None = None  # of a policy
+    alike: Alike | None = None  # of a rolled kernel for such models only
 
     def absent(self) -> set[str]:
         """Rows that this variant does not have: None to the physics."""
@@ -191,7 +192,7 @@ def make_kernel(
         array = a.pop("constants", None)
         if model is None:
             sizes = {name: a.pop(name) for name in SIZES}
-            world = World(**sizes, topology=a.pop("topology"), constants=array)
+            world = World(**sizes, topology=a.pop("topology"), constants=array, alike=variant.alike)
         else:
             sizes = {name: getattr(model, name) for name in SIZES}
             constants = Known(model.constants, varying, array)

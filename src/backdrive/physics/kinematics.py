@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, switch, when, workspace
+from ..compiler import Scalar, switch, when
 from . import spatial as sp
 from .arrays import copy
 from .joints import JOINTS, Joint
@@ -18,11 +18,10 @@ class Frames:
     columns of S over coordinates of v."""
 
     def __init__(self, world: World) -> None:
-        n = world.nlink
-        self.R, self.p = workspace(n * 9), workspace(n * 3)
-        self.S = workspace(world.nv * 6)
-        self.joint_velocity, self.drift = workspace(n * 6), workspace(n * 3)
-        self.angular_velocity = workspace((n + 1) * 3)
+        self.R, self.p = world.over_links(9, first=0), world.over_links(3, first=0)
+        self.S = world.over_coordinates(6)
+        self.joint_velocity, self.drift = world.over_links(6, first=0), world.over_links(3, first=0)
+        self.angular_velocity = world.over_links(3)
         self.angular_velocity.put(0, ZERO3)
 
     def slowed(self, world: World, part: Scalar) -> Frames:

@@ -11,7 +11,7 @@ from . import spatial as sp
 from .arrays import accumulate, copy, gradient_memory, split, zero
 from .joints import JOINTS, Joint
 from .spatial import Vec
-from .world import Link, World, accumulate_link
+from .world import Link, Some, World, accumulate_link
 
 PLACE = (9, 3)  # rotation to world axes, position of the origin
 TWIST = (3, 3)  # angular velocity, velocity of the origin, both in world axes
@@ -42,13 +42,14 @@ def pose_size(velocities: int) -> int:
     return sum(PLACE) + velocities * sum(TWIST)
 
 
-def link_poses(world: World, q: Any, *velocities: Any, indexed: bool = False) -> Any:
-    """The poses of all links: an array over links; `indexed`: one that rolled loops can read, also if links are not."""
+def link_poses(world: World, q: Any, *velocities: Any, indexed: bool = False, some: Some | None = None) -> Any:
+    """The poses of all links, or of some: an array over links; `indexed`: one that rolled loops can read, also if links
+    are not."""
     size = pose_size(len(velocities))
     poses = (memory if indexed else workspace)((world.nlink + 1) * size)
     poses.put(0, pose_of(poses, 0, size))
-    for i in world.links():
-        pose = link_pose(poses.get(world.parent(i), size), motion_of(world, q, velocities, i))
+    for i in world.links_among(some):
+        pose = link_pose(pose_of(poses, world.parent(i), size), motion_of(world, q, velocities, i))
         poses.put(i + 1, pose)
     return poses
 
@@ -74,11 +75,17 @@ def joint_coordinates(
     return q.at(world.position(i)).get(0, joint.nq), [v.at(b).get(0, joint.nv) for v in velocities]
 
 
-def pose_of(poses: Any, record: Any, size: int) -> Vec:
+def pose_of(poses: Any, record: Any, size: int, dim: int = 3) -> Vec:
     """The pose of a link given by its record; if that is known to be the world's, so is the pose."""
+    still = (*sp.IDENTITY, *(0.0,) * (size - 9))
     if is_constant(record, 0):
-        return (*sp.IDENTITY, *(0.0,) * (size - 9))
-    return poses.get(record, size)
+        return still
+    pose = poses.get(record, size)
+    if dim == 3:
+        return pose
+    # In the plane only the turn about z, x, y and their rates are not as at rest.
+    free = {0, 1, 3, 4, 9, 10, *(k + j for k in range(sum(PLACE), size, sum(TWIST)) for j in (2, 3, 4))}
+    return tuple(x if k in free else still[k] for k, x in enumerate(pose))
 
 
 def link_poses_adjoint(
@@ -110,7 +117,7 @@ def link_poses_adjoint(
     for i in world.links(reverse=True):
         # What all joints share is differentiated once, what each does for itself.
         parent, motion = world.parent(i), motion_of(world, q, velocities, i)
-        inputs = (*poses.get(parent, size), *motion)
+        inputs = (*pose_of(poses, parent, size), *motion)
         _, gradient = vjp(lambda *x: link_pose(x[:size], x[size:]), inputs, bars.get(i + 1, size))
         above_bar, motion_bar = split(gradient, size, size)
         accumulate(bars.at(parent * size), above_bar)

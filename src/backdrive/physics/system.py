@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..compiler import Scalar, absolute, carry, counters, leave, loop, maximum, memory, select, when, workspace
+from ..compiler import Scalar, absolute, carry, counters, leave, loop, maximum, memory, select, when
 from . import spatial as sp
 from .arrays import zero
 from .constraints import Constraints, Row, Stretch, Support
@@ -40,7 +40,7 @@ class Mobility:
         self.order = (*range(angular, self.width), *range(angular))
         self.S, self.U = memory(world.nv * self.width), memory(world.nv * self.width)
         self.inverse = memory(world.nv)
-        turns, arms = workspace((world.nlink + 1) * 9), workspace((world.nlink + 1) * 3)
+        turns, arms = world.over_links(9), world.over_links(3)
         for i in world.links():
             self._place(world, frames, turns, arms, i)
             R, arm, b = turns.get(i + 1, 9), arms.get(i + 1, 3), world.velocity(i)

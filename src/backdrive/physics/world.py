@@ -7,11 +7,12 @@ they are Python numbers, loops over links unroll, and what is zero or one vanish
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..compiler import Scalar, loop
+from ..compiler import Scalar, loop, records, workspace
 from ..model import layout
 from .arrays import accumulate
 from .spatial import Vec
@@ -51,6 +52,36 @@ class Link(NamedTuple):
         return cls(**field)
 
 
+@dataclass(frozen=True)
+class Alike:
+    """What the links of a model have in common, if each is a tree of its own and all have the same kind of joint.
+
+    numbers: those of their records that are 0 or 1 in all, (place, number); not what is so by chance, as a mass is.
+    """
+
+    kind: int
+    numbers: tuple[tuple[int, float], ...]
+
+    @classmethod
+    def links_of(cls, model: Any, varying: np.ndarray) -> Alike | None:
+        """varying [nconst]: which constants are given at run time, and not known."""
+        kinds = set(model.kind.tolist())
+        if len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
+            return None
+        size = model.nlink * layout.LINK
+        values, given = (x[:size].reshape(-1, layout.LINK) for x in (model.constants, varying))
+        same = (values == values[0]).all(0) & ~given.any(0) & np.isin(values[0], (0.0, 1.0))
+        same[[layout.MASS, *range(layout.INERTIA, layout.INERTIA + 3)]] = False
+        return cls(kinds.pop(), tuple((k, float(values[0, k])) for k in np.flatnonzero(same).tolist()))
+
+
+class Some(NamedTuple):
+    """Some of the links of a world: a list of their numbers (uniform integers), and how many."""
+
+    links: Any
+    count: Any
+
+
 class World:
     """Sizes (ints or traced), the topology table, the vector of constants, and what constrains the motion.
 
@@ -58,40 +89,60 @@ class World:
     """
 
     def __init__(
-        self, nlink: Any, nq: Any, nv: Any, nu: Any, nconst: Any, topology: Any, constants: Any, constraints: Any = None
-    ) -> None:
+        self, nlink: Any, nq: Any, nv: Any, nu: Any, nconst: Any, topology: Any, constants: Any,
+        constraints: Any = None, alike: Alike | None = None,
+    ) -> None:  # fmt: skip
         self.nlink, self.nq, self.nv, self.nu, self.nconst = nlink, nq, nv, nu, nconst
         self.topology, self.constants = topology, constants
         self.constraints = constraints  # `constraints.Constraints`, or None: nothing touches, nothing is limited
+        self.alike = alike  # what is known of all links, if they are not known one by one
+
+    def over_links(self, width: int, first: int = 1) -> Any:
+        """An uninitialised array of records for all links; first: of link 0, after that of the world."""
+        count = (self.nlink + first) * width
+        return workspace(count) if self.alike is None else records(count)
+
+    def over_coordinates(self, width: int) -> Any:
+        """An uninitialised array of records for all coordinates of v."""
+        count = self.nv * width
+        return workspace(count) if self.alike is None else records(count, layout.NV[self.alike.kind])
 
     def links(self, reverse: bool = False) -> Iterator[Any]:
         """All links, parents before their children; or the reverse."""
         return loop(self.nlink, reverse=reverse)
+
+    def links_among(self, some: Some | None) -> Iterator[Any]:
+        """All links, or some of them."""
+        if some is None:
+            yield from self.links()
+        else:
+            for k in loop(some.count[0]):
+                yield some.links[k]
 
     def _lookup(self, table: str, i: Any) -> Any:
         return self.topology[self.nlink * TOPOLOGY.index(table) + i]
 
     def parent(self, i: Any) -> Any:
         """The record of link i's parent in arrays over links (0: the world)."""
-        return self._lookup("parent", i) + 1
+        return self._lookup("parent", i) + 1 if self.alike is None else 0
 
     def kind(self, i: Any) -> Any:
-        return self._lookup("kind", i)
+        return self._lookup("kind", i) if self.alike is None else self.alike.kind
 
     def position(self, i: Any) -> Any:
         """Where link i's coordinates start in q."""
-        return self._lookup("position", i)
+        return self._lookup("position", i) if self.alike is None else layout.NQ[self.alike.kind] * i
 
     def velocity(self, i: Any) -> Any:
         """Where link i's coordinates start in v."""
-        return self._lookup("velocity", i)
+        return self._lookup("velocity", i) if self.alike is None else layout.NV[self.alike.kind] * i
 
     def dofs(self, i: Any) -> Any:
-        return self._lookup("dofs", i)
+        return self._lookup("dofs", i) if self.alike is None else layout.NV[self.alike.kind]
 
     def root(self, i: Any) -> Any:
         """The record of the link that link i's tree starts with."""
-        return self._lookup("root", i) + 1
+        return self._lookup("root", i) + 1 if self.alike is None else i + 1
 
     def motor_position(self, m: Any) -> Any:
         return self.topology[self.nlink * len(TOPOLOGY) + m]
@@ -100,7 +151,10 @@ class World:
         return self.topology[self.nlink * len(TOPOLOGY) + self.nu + m]
 
     def link_record(self, i: Any) -> Vec:
-        return self.constants.get(i, layout.LINK)
+        record = list(self.constants.get(i, layout.LINK))
+        for place, number in () if self.alike is None else self.alike.numbers:
+            record[place] = number
+        return tuple(record)
 
     def link(self, i: Any) -> Link:
         return Link.of(self.link_record(i))

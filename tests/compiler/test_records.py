@@ -1,0 +1,96 @@
+"""Records that are alike: what is a constant in one is known of all, and wrong use is found out while tracing."""
+
+import numpy as np
+import pytest
+from kernel_helpers import LANES, launch, make
+
+from backdrive import compiler as bd
+from backdrive.compiler import Integer, Rows, TraceError
+
+X, Y, N = Rows("x"), Rows("y", writable=True), Integer("n")
+WIDTH = 8
+
+
+def sums(x, y, n, array):
+    """Records (x, 2, 2 x) in a row, then of a record with a world's (-1, -1, 5) before it."""
+    array.put(0, (-1.0, -1.0, 5.0))
+    for i in bd.loop(n):
+        array.put(i + 1, (x[i], 2.0, 2.0 * x[i]))
+    for i in bd.loop(n, reverse=True):
+        array.accumulate(i + 1, (1.0, 0.5, 0.0))
+    first = array.get(0, 3)
+    for i in bd.loop(n):
+        a, b, c = array.get(i + 1, 3)
+        y[i] = a * b + c + first[0] * first[2]
+
+
+@pytest.mark.parametrize("lanes", LANES)
+def test_records_are_what_arrays_are(lanes):
+    def body(x, y, n):
+        sums(x, y, n, bd.records((n + 1) * 3))
+
+    x, y = np.random.default_rng(0).normal(size=(5, WIDTH)), np.zeros((5, WIDTH))
+    launch(make(body, X, N, Y), 5, 64, lanes, x=x, y=y, n=WIDTH)
+    np.testing.assert_allclose(y, (x + 1.0) * 2.5 + 2.0 * x - 5.0, rtol=1e-15)
+    floats = [0.0] * WIDTH
+    sums(bd.Floats(x[0].tolist()), bd.Floats(floats), WIDTH, bd.records(3 * (WIDTH + 1)))
+    np.testing.assert_allclose(floats, y[0], rtol=1e-15)
+
+
+def test_constants_are_not_stored():
+    """The second number of every record, and the world's."""
+
+    def stores(array):
+        def body(x, y, n):
+            sums(x, y, n, array((n + 1) * 3))
+
+        return make(body, X, N, Y).trace(64, 4)[0].text().count("store <4 x double>")
+
+    assert stores(bd.records) == stores(bd.memory) - 3 - 2
+
+
+def test_records_that_are_written_in_turn():
+    """Two in a row, of different patterns."""
+
+    def body(x, y, n):
+        array = bd.records(2 * n * 2, period=2)
+        for i in bd.loop(n):
+            array.put(2 * i, (1.0, x[2 * i]))
+            array.put(2 * i + 1, (x[2 * i + 1], 3.0))
+        for i in bd.loop(n):
+            (a, b), (c, d) = array.get(2 * i, 2), array.get(2 * i + 1, 2)
+            y[2 * i], y[2 * i + 1] = a + b, c * d
+
+    x, y = np.random.default_rng(1).normal(size=(3, WIDTH)), np.zeros((3, WIDTH))
+    launch(make(body, X, N, Y), 3, x=x, y=y, n=WIDTH // 2)
+    np.testing.assert_allclose(y[:, ::2], x[:, ::2] + 1.0)
+    np.testing.assert_allclose(y[:, 1::2], x[:, 1::2] * 3.0)
+
+
+def test_records_may_not_be_written_in_a_branch():
+    def body(x, y, n):
+        array = bd.records(n * 2)
+        for i in bd.loop(n):
+            for _ in bd.when(i > 1):
+                array.put(i, (0.0, x[i]))
+
+    with pytest.raises(TraceError, match="in a branch"):
+        make(body, X, N, Y).trace(64, 4)
+
+
+@pytest.mark.parametrize("number", [False, True])
+def test_a_constant_of_the_first_pass_only(number):
+    """It is read at the start of an outer loop, and is another thing at its end."""
+
+    def body(x, y, n):
+        array = bd.records(n)
+        for i in bd.loop(n):
+            array.put(i, (0.0,))
+        for _ in bd.loop(n):
+            for i in bd.loop(n):
+                y[i] = array.get(i, 1)[0]
+            for i in bd.loop(n):
+                array.put(i, (1.0 if number else x[i],))
+
+    with pytest.raises(TraceError, match="in the first pass"):
+        make(body, X, N, Y).trace(64, 4)
