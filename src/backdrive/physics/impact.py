@@ -95,6 +95,13 @@ class Impacts:
         self.loaded.clear(where)
         self.struck.clear(where)
 
+    def arrays(self) -> list[tuple[Any, Any]]:
+        """What passes from one stretch to the next, with sizes."""
+        numbers = [(x, 1) for x in (self.left, self.slot, self.over, self.count)]
+        return [
+            *numbers, (self.roots, 2), (self.acceleration, self.world.nv), *self.loaded.arrays(), *self.struck.arrays()
+        ]  # fmt: skip
+
     @property
     def hitting(self) -> Any:
         """Where the current stretch is an impact (mask)."""

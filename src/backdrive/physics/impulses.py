@@ -15,9 +15,13 @@ class Marks:
     """A set of places in every lane: those with the current stamp. So it is emptied at once."""
 
     def __init__(self, size: Any) -> None:
-        self._stamp, self._now = memory(size), memory(1)
+        self._stamp, self._now, self._size = memory(size), memory(1), size
         zero(size, self._stamp)
         self._now[0] = 1.0
+
+    def arrays(self) -> list[tuple[Any, Any]]:
+        """All that there is, with sizes."""
+        return [(self._stamp, self._size), (self._now, 1)]
 
     def clear(self, where: Any = True) -> None:
         self._now[0] = self._now[0] + select(where, 1.0, 0.0)
@@ -34,8 +38,12 @@ class Impulses:
     """Those that the rows of the last stretch had, at their places (`System.place`). largest: of them."""
 
     def __init__(self, size: Any) -> None:
-        self._values, self._there, self.largest = memory(size), Marks(size), memory(1)
+        self._values, self._there, self.largest, self._size = memory(size), Marks(size), memory(1), size
         self.largest[0] = 0.0
+
+    def arrays(self) -> list[tuple[Any, Any]]:
+        """All that there is, with sizes."""
+        return [(self._values, self._size), (self.largest, 1), *self._there.arrays()]
 
     def forget(self, where: Any = True) -> None:
         self._there.clear(where)

@@ -1,7 +1,7 @@
 """The adjoint of a step: from the gradients after it those before it.
 
-A step without impacts is one stretch. One with impacts is gone back over stretch by stretch; only the state before the
-step is known, so the stretches before are run again for each.
+A step without impacts is one stretch. One with impacts is gone through once more from the state before it, which is all
+that is known, and then back over, stretch by stretch.
 
 The time τ of an impact is where a gap φ closes. With (q₁, v₁) the state there, and s the time left of the step before,
 s₁ = s - τ after it,
@@ -72,39 +72,57 @@ def step_adjoint(
         return
     impacts, timing = Impacts(world, scheme.integrator, h), Timing(world, h, constants_bar, forces_bar)
     position, velocity, before_q, before_v = (memory(n) for n in (world.nq, world.nv) * 2)
-    most, last, ends, more, further = most_stretches(world), counters(1), counters(1), memory(1), memory(1)
-    last[0], more[0] = most, 1.0
+    most, number, back, more = most_stretches(world), counters(1), counters(1), memory(1)
+    starts = Starts(most, [(position, world.nq), (velocity, world.nv), *impacts.arrays(), *impulses.arrays()])
+    number[0], back[0], more[0] = 0, 0, 1.0
     ahead = None if after is None else memory(world.nv)
-    for _ in while_any(lambda: more[0] > 0.0, most):
-        copy(world.nq, q, position)
-        copy(world.nv, v, velocity)
-        impacts.begin()
-        # What later steps had is no start: the solver may end at another solution than the step did.
-        impulses.forget()
-        further[0] = 1.0
-        for i in while_any(lambda: further[0] > 0.0, most):
-            copy(world.nq, position, before_q)
-            copy(world.nv, velocity, before_v)
-            duration, slot = impacts.duration(), impacts.slot[0]
-            if ahead is not None:  # most steps are one stretch, whose end is known; elsewhere nothing follows from it
-                for k in loop(world.nv):
-                    ahead[k] = select(to_float(i) < 0.5, after[k], math.nan)
-            now = stretch(world, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
-            passage = pass_stretch(world, scheme, impacts, now, position, velocity)
-            ends[0] = 1
-            for _ in when(any_lane(impacts.going) & (i + 1 < last[0])):
-                ends[0] = 0
-            for _ in when(ends[0] > 0):
-                for _ in when(i > 0):
-                    timing.several[0] = 1
-                event = Event(passage, slot)
-                stretch_adjoint(
-                    world, bodies, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
-                )  # fmt: skip
-                further[0] = 0.0
-                last[0] = i
-        for _ in when(last[0] == 0):
-            more[0] = 0.0
+    for _ in while_any(lambda: more[0] > 0.0, 2 * most):
+        i = number[0]
+        for _ in when(i == 0):
+            copy(world.nq, q, position)
+            copy(world.nv, v, velocity)
+            impacts.begin()
+            # What later steps had is no start: the solver may end at another solution than the step did.
+            impulses.forget()
+        for _ in when(i > 0):
+            for _ in when(back[0] == 0):
+                starts.keep(i)
+            for _ in when(back[0] > 0):
+                starts.fetch(i)
+        copy(world.nq, position, before_q)
+        copy(world.nv, velocity, before_v)
+        duration, slot = impacts.duration(), impacts.slot[0]
+        if ahead is not None:  # most steps are one stretch, whose end is known; elsewhere nothing follows from it
+            for k in loop(world.nv):
+                ahead[k] = select(to_float(i) < 0.5, after[k], math.nan)
+        now = stretch(world, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
+        passage = pass_stretch(world, scheme, impacts, now, position, velocity)
+        number[0] = i + 1
+        for _ in when((back[0] > 0) | (i + 1 == most) | ~any_lane(impacts.going)):
+            for _ in when(i > 0):
+                timing.several[0] = 1
+            event = Event(passage, slot)
+            stretch_adjoint(
+                world, bodies, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
+            )  # fmt: skip
+            back[0], number[0] = 1, i - 1
+            for _ in when(i == 0):
+                more[0] = 0.0
+
+
+class Starts:
+    """What the stretches of a step start from: copies of arrays (with their sizes), for each of them."""
+
+    def __init__(self, most: Any, arrays: list[tuple[Any, Any]]) -> None:
+        self.arrays = [(array, size, memory(most * size)) for array, size in arrays]
+
+    def keep(self, i: Any) -> None:
+        for array, size, copies in self.arrays:
+            copy(size, array, copies.at(i * size))
+
+    def fetch(self, i: Any) -> None:
+        for array, size, copies in self.arrays:
+            copy(size, copies.at(i * size), array)
 
 
 @dataclass
