@@ -33,6 +33,22 @@ def bound_factors(kind: ShapeKind, vertices: np.ndarray) -> np.ndarray:
     return factors
 
 
+def arm(kind: ShapeKind, size: Vec, factors: Vec) -> Scalar | None:
+    """How far from its origin a shape has points that are elsewhere when it turns, at most; None: there are none."""
+    if kind in (ShapeKind.SPHERE, ShapeKind.PLANE):
+        return None
+    if kind == ShapeKind.CAPSULE:
+        return 0.5 * size[1]
+    if kind == ShapeKind.CYLINDER:
+        return sqrt(size[0] * size[0] + 0.25 * size[1] * size[1])
+    corner = [(absolute(factors[k]) + factors[3 + 4 * k]) * size[k] for k in range(3)]
+    return sqrt(sp.dot(corner, corner))
+
+
+def length(a: Vec) -> Scalar:
+    return sqrt(sp.dot(a, a))
+
+
 def extent(kind: ShapeKind, size: np.ndarray, vertices: np.ndarray) -> float:
     """The radius of a ball about the shape's origin that contains it, m; of a plane infinite."""
     if kind == ShapeKind.PLANE:
@@ -49,7 +65,8 @@ class Bounds:
     3]: half widths of boxes, in the shapes' axes.
     """
 
-    def __init__(self, constraints: Any, poses: Any, width: int, h: Scalar, margin: float) -> None:
+    def __init__(self, constraints: Any, poses: Any, width: int, h: Scalar, margin: float, changing: bool) -> None:
+        """changing: the first twist is that of the end, and the second that of the start; else there is only one."""
         self.constraints, self.margin = constraints, margin
         self.center, self.half = memory(constraints.nshape * 3), memory(constraints.nshape * 3)
         self.radius, self.travel = memory(constraints.nshape), memory(constraints.nshape)
@@ -63,14 +80,19 @@ class Bounds:
             size = record[layout.SIZE : layout.SIZE + 3]
             middle = [c * s for c, s in zip(factors[:3], size, strict=True)]
             turn, place = record[layout.TURN : layout.TURN + 9], record[layout.PLACE : layout.PLACE + 3]
-            arm = sp.rotate(pose[:9], sp.rotate(turn, middle, place))
+            to_middle = sp.rotate(pose[:9], sp.rotate(turn, middle, place))
             half = [sp.dot(factors[3 + 3 * k : 6 + 3 * k], size, factors[12] * size[0]) for k in range(3)]
-            radius = sqrt(sp.dot(half, half))
-            w, u = pose[12:15], sp.cross(pose[12:15], arm, pose[15:18])
-            self.center.put(i, sp.add(pose[9:12], arm))
+            radius = length(half)
+            twists = [pose[at : at + 6] for at in ((12, 18) if changing else (12,))]
+            velocities = [sp.cross(twist[:3], to_middle, twist[3:]) for twist in twists]
+            speed, turning = length(velocities[-1]), length(twists[-1][:3])
+            if changing:
+                speed = speed + length(sp.sub(*velocities))
+                turning = maximum(turning, length(twists[0][:3]))
+            self.center.put(i, sp.add(pose[9:12], to_middle))
             self.half.put(i, half)
             self.radius[i] = radius
-            self.travel[i] = h * (sqrt(sp.dot(u, u)) + radius * sqrt(sp.dot(w, w)))
+            self.travel[i] = h * (speed + radius * turning)
 
     def reach(self, p: Any) -> Scalar:
         """The distance from which on a pair may count."""

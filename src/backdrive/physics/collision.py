@@ -13,7 +13,7 @@ from ..model import layout
 from ..model.layout import ShapeKind
 from . import spatial as sp
 from .arrays import accumulate, split
-from .bounds import Bounds
+from .bounds import Bounds, arm, length
 from .collision_planar import PAIRS_2D
 from .collision_round import PAIRS_ROUND
 from .collision_solid import PAIRS_SOLID
@@ -42,11 +42,12 @@ class Contacts:
     """Contacts that count in at least one lane: `count` of them, with their slots and pairs; touches [nslot, TOUCH].
 
     `meetings`: the pairs that have contacts, `meeting_count` of them, in the order of their kinds; `places`: all their
-    slots, `place_count` of them.
+    slots, `place_count` of them. near [nslot]: 1 in the lanes in which they do, at their first slots.
     """
 
     def __init__(self, constraints: Any) -> None:
         self.touches, self.dim = memory(constraints.nslot * TOUCH), constraints.dim
+        self.near = memory(constraints.nslot)
         self.count, self.slots, self.pairs = counters(1), counters(constraints.nslot), counters(constraints.nslot)
         self.meeting_count, self.meetings = counters(1), counters(constraints.npair)
         self.place_count, self.places = counters(1), counters(constraints.nslot)
@@ -117,43 +118,77 @@ class Meeting:
         a, b = (sp.dot(pose[12:15], pose[12:15]) for pose in self.poses)
         return maximum(a, b)
 
+    def most_closing(self, touch: Touch) -> Scalar:
+        """The speed at which the gap of a contact closes, at most, while the velocities go from those of the second
+        twist to those of the first (or not, where something holds a link).
+
+        The distance of solids that do not turn is convex: its rate now is its least. What turns adds to it.
+        """
+        total, now = 0.0, []
+        for kind, reach, pose, solid in zip(self.kinds, self.arms(), self.poses, self.solids, strict=True):
+            if kind == ShapeKind.PLANE:
+                now.append(sp.ZERO3)
+                continue
+            ahead, start = (
+                sp.cross(pose[at : at + 3], sp.sub(solid.center, pose[9:12]), pose[at + 3 : at + 6]) for at in (12, 18)
+            )
+            total = total + length(sp.sub(ahead, start))
+            if reach is not None:
+                total = total + reach * maximum(*(length(pose[at : at + 3]) for at in (12, 18)))
+            now.append(start)
+        return total + maximum(sp.dot(touch.normal, sp.sub(now[1], now[0])), 0.0)
+
+    def arms(self) -> list[Scalar | None]:
+        """Of the two shapes: how far from their origins they have points that turning moves; None: it moves nothing."""
+        shapes = zip(self.kinds, self.records, (self.a, self.b), strict=True)
+        return [arm(kind, record[layout.SIZE :], self.constraints.bound(shape)) for kind, record, shape in shapes]
+
     def closing(self, touch: Touch) -> Scalar:
         """The speed at which the surfaces approach each other at a contact (negative: they part)."""
         return sp.dot(touch.normal, sp.sub(self.velocity(1, touch.point), self.velocity(0, touch.point)))
 
 
-def find_contacts(constraints: Any, poses: Any, width: int, h: Scalar) -> Contacts:
-    """All contacts that may matter within the time h; poses: over links, with twists (`width` numbers each)."""
+def find_contacts(constraints: Any, poses: Any, width: int, h: Scalar, changing: bool = False) -> Contacts:
+    """All contacts that may matter within the time h; poses: over links, with twists (`width` numbers each).
+
+    changing: of a motion from the second twist to the first, all that may touch at any time; else those that the first
+    twist leads to.
+    """
     contacts = Contacts(constraints)
     pairs = sorted(PAIRS[constraints.dim].items())
     present = [(number, *pairs[number]) for number in constraints.kinds]
     # To look at a ball above a plane takes no longer than to see whether that is worth it.
     simple = all(kinds in SIMPLE for _, kinds, _ in present)
-    bounds = None if simple else Bounds(constraints, poses, width, h, MARGIN)
+    bounds = None if simple else Bounds(constraints, poses, width, h, MARGIN, changing)
     for number, kinds, pair in present:
         first, end, slot = constraints.group(number)
         for p in loop(end, start=first):
             at = slot + (p - first) * pair.slots
             if bounds is None:
-                _meet(constraints, contacts, number, pair, p, Meeting(constraints, kinds, p, poses, width), at, h, FAR)
+                meeting = Meeting(constraints, kinds, p, poses, width)
+                _meet(constraints, contacts, number, pair, p, meeting, at, h, FAR, changing, True)
                 continue
             plane = None
             if kinds[1] == ShapeKind.PLANE:
                 plane = place_solid(kinds[1], constraints.shape_record(constraints.pair_shapes(p)[1]), ())
-            for _ in when(any_lane(bounds.balls_meet(p, plane))):
+            meets = bounds.balls_meet(p, plane)
+            for _ in when(any_lane(meets)):
                 meeting = Meeting(constraints, kinds, p, poses, width)
-                costly = pair.search is not None
-                meets = any_lane(bounds.boxes_meet(p, *meeting.solids, plane is not None)) if costly else True
-                for _ in when(meets):
-                    _meet(constraints, contacts, number, pair, p, meeting, at, h, bounds.reach(p))
+                if pair.search is None:
+                    _meet(constraints, contacts, number, pair, p, meeting, at, h, bounds.reach(p), changing, meets)
+                    continue
+                meets = meets & bounds.boxes_meet(p, *meeting.solids, plane is not None)
+                for _ in when(any_lane(meets)):
+                    _meet(constraints, contacts, number, pair, p, meeting, at, h, bounds.reach(p), changing, meets)
     return contacts
 
 
 def _meet(
     constraints: Any, contacts: Contacts, number: int, pair: Pair, p: Any, meeting: Meeting, at: Any, h: Scalar,
-    reach: Scalar,
+    reach: Scalar, changing: bool, meets: Any,
 ) -> None:  # fmt: skip
-    """Add those contacts of a pair that count, from slot `at` on; reach: the gap that may close at most."""
+    """Add those contacts of a pair that count, from slot `at` on; reach: the gap that may close at most. meets: where
+    the pair is to be looked at (mask): whether it is elsewhere must not matter, also where another lane has it."""
     features = meeting.features(pair)
     if pair.search is not None:
         if number not in contacts.features:
@@ -161,14 +196,19 @@ def _meet(
         contacts.features[number][0].put(p, features)
     a, b = meeting.solids
     touches, margin = pair.contacts(a, b, features), MARGIN * constraints.pair_size(p)
-    swings = h * h * meeting.spin() > SWING * SWING  # what parts now may come back
-    ons = [
-        (touch.gap < margin + h * maximum(meeting.closing(touch), 0.0)) | (swings & (touch.gap < reach))
-        for touch in touches
-    ]
+    if changing:
+        ons = [meets & (touch.gap < margin + h * meeting.most_closing(touch)) for touch in touches]
+    else:
+        swings = h * h * meeting.spin() > SWING * SWING  # what parts now may come back
+        ons = [
+            (touch.gap < margin + h * maximum(meeting.closing(touch), 0.0)) | (swings & (touch.gap < reach))
+            for touch in touches
+        ]
     for k, (touch, on) in enumerate(zip(touches, ons, strict=True)):
         contacts.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, select(on, 1.0, 0.0)))
-    for _ in when(any_lane(functools.reduce(operator.or_, ons))):
+    on = functools.reduce(operator.or_, ons)
+    contacts.near[at] = select(on, 1.0, 0.0)
+    for _ in when(any_lane(on)):
         contacts.meet(p, at, pair.slots)
         for k, on in enumerate(ons):
             for _ in when(any_lane(on)):

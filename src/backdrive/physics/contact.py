@@ -148,7 +148,7 @@ def constrain(
         system.known[0] = select(is_finite(after[0]), 1.0, 0.0)
     reach = times.left if impacts is None else times.h
     if contacts is None:
-        outcome.contacts = find_contacts(constraints, poses, width, reach)
+        outcome.contacts = find_contacts(constraints, poses, width, reach, impacts is not None)
     else:
         outcome.contacts = follow_contacts(constraints, contacts, poses, width)
     if impacts is not None:

@@ -1,12 +1,11 @@
-"""Impacts: which contacts rest and which hit, and when the next one hits.
+"""Impacts: which contacts rest and which hit.
 
 A step is a sequence of stretches of time. Where nothing hits, the velocities change evenly along a stretch, from v to
 v⁺, by forces and by the contacts that rest; other gaps are watched, and the stretch ends when the first of them closes.
 An impact is a stretch that takes no time: at fixed positions, the contacts that hit and those that rest then change the
-velocities at once.
+velocities at once. `impact_time` finds when.
 
-The decisions here (which contacts rest, when a gap closes) have no derivative. That of the time of an impact is taken
-in `step_adjoint`, from the gap that closed.
+The decisions here (which contacts rest) have no derivative.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from ..compiler import (
     any_lane,
     carry,
     clip,
-    counters,
     loop,
     maximum,
     memory,
@@ -33,33 +31,25 @@ from ..compiler import (
 )
 from . import spatial as sp
 from .arrays import zero
-from .collision import TOUCH, Contacts, met_pairs
+from .collision import TOUCH, Contacts
 from .constraints import Constraints, contact_rows, material, row_speed
 from .impulses import Marks
-from .integrate import Integrator, Midpoint, move
+from .integrate import Integrator, Midpoint
 from .linear import TILE, multiply
-from .poses import link_poses, pose_of, pose_size
-from .solids import FAR
+from .poses import pose_of
 from .solve import Solver, solve
 from .spatial import Vec
 from .system import System
-from .world import Some, World
+from .world import World
 
 SLOW = 1e-9  # m/s: what approaches slower does not hit
 TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
 RESTING = 1e-4  # and up to so much for what rests
-TIMELY = 1e-5  # what does not even close such a gap in a step has no time at which it hits, but at once
-DEPTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # of the smaller shape's size: how deep what is held anyway hits again
-SAME = 1e-2  # of the smaller shape's size: contacts so close to each other are one
+TIMELY = 1e-5  # what does not even close such a gap in a step has no time at which it hits, but at once,
+SLIGHT = 1e-3  # if it is slower than so much of what forces do in a step
 ELASTIC = 1e-6  # what bounces without loss rests if it is slower than so much of what a step's forces do
-NODES = 4  # a stretch is searched for closing gaps in so many parts, at least,
-TURN = 0.25  # rad: and in which nothing turns by more,
-MOST_NODES = 100  # but not in more than so many
-SEARCH = 300  # evaluations of all gaps, at most
-EXACT = 1e-15  # the time of an impact is found to so much of the stretch
 GAIN = 1e-12  # of the energy of an impact may come of rounding
 HALVINGS = 50
-SHORT = 1e-10  # what hits within so much of the end of a step is left to the next one
 SINGLE, SEVERAL = 1e-13, 1e-11  # regularisation of impacts of one or several contacts, as a part of the inverse mass
 
 
@@ -179,7 +169,8 @@ class Impacts:
             bounces[0] = bounces[0] + select(hitting & hit, 1.0, 0.0)
             numbers[0] = select(on & ~rests & ~over, 1.0, numbers[0])
             first = closed & ~hitting & ~over & (-speed > numbers[4])
-            late = (touch.gap < -TOUCHING * size) | (-speed * self.h <= TIMELY * size)
+            slight = (-speed * self.h <= TIMELY * size) & (-speed <= SLIGHT * self.push[slot])
+            late = (touch.gap < -TOUCHING * size) | slight
             for k, x in enumerate((to_float(slot), *roots, -speed, select(late, 1.0, 0.0)), start=1):
                 numbers[k] = select(first, x, numbers[k])
         self.watch[0], self.hit[0] = numbers[0], numbers[1]
@@ -195,7 +186,8 @@ class Impacts:
     def weigh(self, contacts: Contacts, system: System, first: Any) -> Any:
         """See which contacts carry something, and whether those that approach or part rest: they do if they are pressed
         by more than what it takes to stop them, or by enough to end the rebound (first: their first row). Where one
-        does not, the stretch has to be found again without it (mask)."""
+        does not, the stretch has to be found again without it (mask). What parts, and may come back, is to be watched.
+        """
         flies, again = self.going & ~self.hitting & (self.over[0] < 0.5), carry(1)
         again[0] = 0.0
         self.loaded.clear(flies)
@@ -203,12 +195,17 @@ class Impacts:
             slot, r = contacts.slots[c], first + c * self.world.constraints.block
             load, stop = system.impulse[r] * system.diagonal[r], self.approach[slot]
             self.loaded.add(slot, flies & (load > SLOW))
+            self.watch[0] = select(flies & (self.role[slot] > 0.5) & ~self.holds(slot), 1.0, self.watch[0])
             # The load is also what it takes to stop what moves along: no more than forces do is pressure.
             pressed = minimum(load - stop, self.push[slot]) * self.patience[slot] >= absolute(stop)
             struck = flies & (load > 0.0) & (absolute(stop) > SLOW) & ~pressed & (self.role[slot] > 0.5)
             self.struck.add(slot, struck)
             again[0] = select(struck, 1.0, again[0])
         return again[0] > 0.5
+
+    def holds(self, slot: Any) -> Any:
+        """Whether a contact rests in the stretch (mask), as `weigh` found: what carries nothing and parts does not."""
+        return (self.role[slot] > 0.5) & (self.loaded.has(slot) | (self.approach[slot] >= -SLOW))
 
     def apply(self, contacts: Contacts) -> None:
         """Only contacts that take part count."""
@@ -300,165 +297,7 @@ def solve_without_gain(
     return error[0]
 
 
-def advance(
-    world: World, integrator: Integrator, q: Any, v: Any, after: Any, pseudo: Any, part: Scalar, t: Scalar, target: Any,
-    velocity: Any, some: Some | None = None,
-) -> None:  # fmt: skip
-    """Time t into a stretch whose velocities go from v to `after` (t is a `part` of it): q and v there.
-
-    pseudo: the motion that corrects positions. some: q of these links only.
-    """
-    motion = memory(world.nv)
-    for k in loop(world.nv):
-        velocity[k] = v[k] + part * (after[k] - v[k])
-        motion[k] = velocity[k] + pseudo[k]
-    if isinstance(integrator, Midpoint):
-        middle = memory(world.nq)
-        move(world, q, v, 0.5 * t, middle, some)
-        move(world, middle, motion, 0.5 * t, target, some)
-    else:
-        move(world, q, motion, t, target, some)
-
-
-def next_depth(gap: Scalar, size: Scalar) -> Scalar:
-    """The gap at which what has penetrated hits again, although it is held: rims that roll come down elsewhere."""
-    level: Scalar = FAR
-    for depth in reversed(DEPTHS):
-        level = select(gap > -0.9 * depth * size, -depth * size, level)
-    return level
-
-
-def links_that_meet(world: World, contacts: Contacts) -> Some | None:
-    """Each link that has a pair in the contacts, once; or None, for all, where they may have parents."""
-    if world.alike is None:
-        return None
-    some, met = Some(counters(world.nlink), counters(1)), counters(world.nlink + 1)
-    some.count[0] = 0
-    for k in loop(world.nlink + 1):
-        met[k] = 0
-    for m in loop(contacts.meeting_count[0]):
-        *_, support = world.constraints.pair(contacts.meetings[m])
-        for link in (support.a, support.b):
-            for _ in when((link > 0) & (met[link] == 0)):  # not the world
-                some.links[some.count[0]] = link - 1
-                some.count[0] = some.count[0] + 1
-                met[link] = 1
-    return some
-
-
 def each_place(contacts: Contacts) -> Iterator[Any]:
     """The slots of all pairs that have contacts."""
     for k in loop(contacts.place_count[0]):
         yield contacts.places[k]
-
-
-def first_impact(
-    world: World, integrator: Integrator, impacts: Impacts, contacts: Contacts, q: Any, v: Any, after: Any, pseudo: Any,
-    duration: Scalar, flies: Any,
-) -> tuple[Any, Scalar]:  # fmt: skip
-    """Whether and when something hits in the stretch (mask and time); `hit` and `hit_roots` of the impacts tell what.
-
-    Where the stretch has a duration at all (mask `flies`).
-
-    The gaps are evaluated at a few nodes. Between two of them there is an impact if the smallest gap has become
-    negative; or if a gap that closed now opens and is negative in between: this is bisected, so that nothing passes
-    through anything thin. Then Newton's method on the smallest gap, kept between the bounds, finds when; it, too, is
-    left for bisection where another gap may have been negative before.
-    """
-    constraints = world.constraints
-    trial, velocity = memory(world.nq), memory(world.nv)
-    gaps, rates, now_gaps, now_rates = (memory(constraints.nslot) for _ in range(4))  # at `low`; now
-    closed = memory(constraints.nslot)  # the gap at which a contact hits, or FAR: it is not watched
-    t, low, high, node, stage = (memory(1) for _ in range(5))  # stage: 0 nodes, 1 bisect, 2 Newton, 3 nothing, 4 found
-    at_once, some = impacts.hit[0] >= 0.0, links_that_meet(world, contacts)
-    seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
-    t[0], low[0], high[0], node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, select(seeks, 0.0, 3.0)
-    for slot in each_place(contacts):
-        gaps[slot], rates[slot] = 0.0, 1.0
-    least, dips, spin = carry(6), carry(1), carry(1)  # gap, rate, slot, roots, returns; -; (rad/s)²
-    impacts.returns[0] = 0.0
-    for _ in while_any(lambda: stage[0] < 3.0, SEARCH):
-        part = t[0] / duration
-        advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity, some)
-        if not isinstance(integrator, Midpoint):  # the rate of q: d/dt t (v + t/s (v⁺ - v))
-            for k in loop(world.nv):
-                velocity[k] = velocity[k] + part * (after[k] - v[k])
-        width = pose_size(1)
-        poses = link_poses(world, trial, velocity, indexed=True, some=some)
-        for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0, 0.0)):
-            least[k] = x
-        dips[0], spin[0] = 0.0, 0.0
-        starts = (stage[0] == 0.0) & (node[0] == 0.0)
-        for number, pair, p, meeting, at in met_pairs(constraints, contacts, poses, width):
-            roots = [to_float(root) for root in (meeting.support.root_a, meeting.support.root_b)]
-            size = constraints.pair_size(p)
-            spin[0] = maximum(spin[0], meeting.spin())
-            a, b = meeting.solids
-            touches = resting = pair.contacts(a, b, contacts.features_of(number, p))
-            if pair.search is not None:
-                touches = pair.contacts(a, b, meeting.features(pair))
-            for k, touch in enumerate(touches):
-                rate = -meeting.closing(touch)
-                rests = impacts.role[at + k] > 0.5
-                if len(touches) > 1 and pair.search is not None:  # as things turn, it may be in another slot
-                    near = SAME * size
-                    for j, other in enumerate(resting):
-                        between = sp.sub(touch.point, other.point)
-                        rests = rests | ((impacts.role[at + j] > 0.5) & (sp.dot(between, between) < near * near))
-                gap = touch.gap + select(rests, RESTING * size, 0.0)
-                # What parts now, after it hit, is below zero by rounding, and may come back. What rests does not part:
-                # where it hit once, by rounding to either side, it does not hit again.
-                parts = ~rests & (rate > 0.0) & (gap > -RESTING * size)
-                above = gap > select(rests, 0.1 * RESTING * size, 0.0)
-                level = select(above, 0.0, select(parts, gap, next_depth(gap, size)))
-                closed[at + k] = select(starts, level, closed[at + k])
-                watched, gap = closed[at + k] < FAR, gap - closed[at + k]
-                closer = watched & (gap < least[0])
-                returns = select((closed[at + k] < 0.0) & (closed[at + k] > -RESTING * size), 1.0, 0.0)
-                for j, x in enumerate((gap, rate, to_float(at + k), *roots, returns)):
-                    least[j] = select(closer, x, least[j])
-                # Between two times a gap is above the lines that touch it there (it is nearly convex).
-                falls = rates[at + k]
-                turns = watched & (falls < 0.0) & (rate > 0.0)
-                bottom = falls * (gap - rate * (t[0] - low[0])) - rate * gaps[at + k]
-                dips[0] = select(turns & (bottom > 0.0), 1.0, dips[0])
-                now_gaps[at + k], now_rates[at + k] = gap, rate
-        gap, rate = least[0], least[1]
-        crossed, dipped = (gap < 0.0) & ~starts, (dips[0] > 0.5) & ~starts
-        scanning, bisecting, finding = stage[0] == 0.0, stage[0] == 1.0, stage[0] == 2.0
-        # The bounds: at `low` no gap is closed, before `high` one closes, or may.
-        beyond = crossed | dipped
-        high[0] = select(beyond, t[0], high[0])
-        goes_on = ~beyond & (stage[0] < 3.0)
-        low[0] = select(goes_on, t[0], low[0])
-        for slot in each_place(contacts):
-            gaps[slot] = select(goes_on, now_gaps[slot], gaps[slot])
-            rates[slot] = select(goes_on, now_rates[slot], rates[slot])
-        narrow = high[0] - low[0] <= EXACT * duration
-        newton = t[0] - gap / select(rate < 0.0, rate, -1.0)
-        inside = (rate < 0.0) & (newton > low[0]) & (newton < high[0])
-        middle = 0.5 * (low[0] + high[0])
-        close = (gap == 0.0) | (inside & (absolute(newton - t[0]) <= EXACT * duration))
-        arrived = finding & (narrow | (close & ~dipped))
-        missed = bisecting & ~crossed & narrow  # it came close, and went away again
-        ended = scanning & ~beyond & (node[0] >= duration)
-        parts = clip(sqrt(spin[0]) * (duration / TURN), NODES, MOST_NODES)
-        node[0] = select(scanning & ~beyond, minimum(node[0] + duration / parts, duration), node[0])
-        t[0] = select(
-            arrived | (stage[0] >= 3.0), t[0],
-            select((scanning & ~beyond) | missed, node[0],
-                   select((crossed | finding) & inside & ~(finding & dipped), newton, middle)),
-        )  # fmt: skip
-        for slot in each_place(contacts):
-            rates[slot] = select(missed, 1.0, rates[slot])
-        following = select(
-            scanning, select(crossed, 2.0, select(dipped, 1.0, 0.0)),
-            select(bisecting, select(crossed, 2.0, select(missed, 0.0, 1.0)),
-                   select(arrived, 4.0, select(dipped, 1.0, 2.0))),
-        )  # fmt: skip
-        stage[0] = select(stage[0] < 3.0, select(ended, 3.0, following), stage[0])
-        targets = (impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns)
-        for k, target in enumerate(targets, start=2):
-            target[0] = select(arrived, least[k], target[0])
-    found = at_once | ((stage[0] == 4.0) & (duration - t[0] > SHORT * impacts.h))
-    return found & flies, select(at_once, 0.0, t[0])

@@ -11,7 +11,8 @@ from .bodies import Bodies
 from .collision import Contacts, find_contacts
 from .contact import Constrained, Stepping, Times, add_forces, constrain
 from .dynamics import Dynamics, forward_dynamics
-from .impact import Impacts, advance, first_impact
+from .impact import Impacts
+from .impact_time import advance, first_impact
 from .impulses import Impulses
 from .integrate import Integrator, Midpoint, move
 from .poses import link_poses, pose_size
@@ -83,7 +84,7 @@ def stretch(
     axpy(world.nv, h, dynamics.vdot, v, free)
     if impacts is not None and middle:
         poses = link_poses(world, q, impacts.ahead(free), v, indexed=True)
-        contacts = find_contacts(world.constraints, poses, pose_size(2), h)
+        contacts = find_contacts(world.constraints, poses, pose_size(2), h, changing=True)
         impacts.classify(world.constraints, contacts, poses, pose_size(2))
     outcome = constrain(
         world, scheme.stepping, dynamics, start, v, free, times, impulses, adjoint, impacts, contacts, after
