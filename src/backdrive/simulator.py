@@ -79,8 +79,7 @@ class Simulator(nn.Module):
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
         cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not; or
         by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution.
-        Its steps are plain (impacts=False). "auto": True from 24 bodies on, where all are free and, with impacts, none
-        bounces.
+        Its steps are plain (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts.
 
     The attributes `impacts` and `sparse` say what "auto" has chosen.
     """
@@ -123,11 +122,12 @@ class Simulator(nn.Module):
             raise ValueError(f"nonfinite must be 'raise' or 'mark', got {nonfinite!r}")
         if sparse not in (True, False, "auto"):
             raise ValueError(f"sparse must be True, False or 'auto', got {sparse!r}")
-        bounces = has_restitution(model)
+        if impacts is True and sparse is True:
+            raise ValueError("impacts=True and sparse=True: the sparse form takes plain steps, impacts=False")
         if impacts == "auto":
-            impacts = bounces and dtype == torch.float64 and sparse is not True and model.nlink <= IMPACT_LINKS
-        many = model.nlink >= SPARSE_BODIES and not (impacts and bounces)
-        wanted = many if sparse == "auto" else bool(sparse)
+            few = sparse is not True and model.nlink <= IMPACT_LINKS
+            impacts = few and has_restitution(model) and dtype == torch.float64
+        wanted = model.nlink >= SPARSE_BODIES and not impacts if sparse == "auto" else bool(sparse)
         reason = _not_sparse(model) if wanted else None
         if sparse is True and reason is not None:
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")

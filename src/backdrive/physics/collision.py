@@ -42,14 +42,14 @@ class Contacts:
     """Contacts that count in at least one lane: `count` of them, with their slots and pairs; touches [nslot, TOUCH].
 
     `meetings`: the pairs that have contacts, `meeting_count` of them, in the order of their kinds; `places`: all their
-    slots, `place_count` of them. near [nslot]: 1 in the lanes in which they do, at their first slots.
+    slots, `place_count` of them. near [nslot]: 1 in the lanes in which they do, at their first slots (`firsts`).
     """
 
     def __init__(self, constraints: Any) -> None:
         self.touches, self.dim = memory(constraints.nslot * TOUCH), constraints.dim
         self.near = memory(constraints.nslot)
         self.count, self.slots, self.pairs = counters(1), counters(constraints.nslot), counters(constraints.nslot)
-        self.meeting_count, self.meetings = counters(1), counters(constraints.npair)
+        self.meeting_count, self.meetings, self.firsts = counters(1), *(counters(constraints.npair) for _ in range(2))
         self.place_count, self.places = counters(1), counters(constraints.nslot)
         self.count[0], self.meeting_count[0], self.place_count[0] = 0, 0, 0
         self.features: dict[int, tuple[Any, int]] = {}  # of pairs, for kinds that search: array, width
@@ -70,7 +70,7 @@ class Contacts:
 
     def meet(self, pair: Any, slot: Any, slots: int) -> None:
         k, first = self.meeting_count[0], self.place_count[0]
-        self.meetings[k] = pair
+        self.meetings[k], self.firsts[k] = pair, slot
         for j in range(slots):
             self.places[first + j] = slot + j
         self.meeting_count[0], self.place_count[0] = k + 1, first + slots

@@ -27,6 +27,7 @@ from ..compiler import (
     when,
     while_any,
 )
+from ..model.layout import ShapeKind
 from . import spatial as sp
 from .bounds import length
 from .collision import Contacts, Meeting, met_pairs
@@ -36,14 +37,14 @@ from .poses import link_poses, pose_size
 from .solids import FAR, Pair, Touch
 from .world import Some, World
 
-AGAIN = 1.3e-4  # of the smaller shape's size: how deep what rests hits again; not where corrections lead (`contact.SLOP`)
+AGAIN = 1.3e-4  # of the smaller shape's size: how deep what rests hits again; below `contact.SLOP`, where it may lie
 DEPTHS = (1e-3, 3e-3, 1e-2, 3e-2, 1e-1)  # likewise: how deep what is held anyway hits again
 SAME, OTHER = 1e-2, 0.5  # likewise: contacts closer to each other are one; farther from what was in its slot, another
 NODES = 4  # a stretch of what turns is searched for closing gaps in so many parts, at least,
 TURN = 0.25  # rad: and in which nothing turns by more,
-MOST_NODES = 100  # but not in more than so many
+MOST_NODES = 200  # but not in more than so many
 FINE = 1e-3  # of a stretch: what may come and go within less is left out
-SEARCH = 400  # evaluations of all gaps, at most
+SEARCH = 800  # evaluations of all gaps, at most
 EXACT = 1e-15  # the time of an impact is found to so much of the stretch
 SHORT = 1e-10  # what hits within so much of the end of a step is left to the next one
 SEEK, CLOSE_IN, NOTHING, FOUND = 0.0, 1.0, 2.0, 3.0  # stages of the search
@@ -158,11 +159,14 @@ class Gaps:
         self.world, self.impacts, self.contacts = world, impacts, contacts
         self.least, self.dips, self.turns = carry(6), carry(1), carry(1)
         self.closed, *arrays = (memory(world.constraints.nslot) for _ in range(9))
-        # Gaps and rates of contacts, and of the nearest contacts of pairs (at their first slots): before, and now.
+        # Gaps and rates of contacts, and of the nearest contacts of pairs (at their first slots); the velocities with
+        # which these pass each other: before, and now.
         self.before, self.now, self.nearest_before, self.nearest = zip(arrays[::2], arrays[1::2], strict=True)
+        self.passing, self.passing_before = (memory(3 * world.constraints.nslot) for _ in range(2))
         for slot in each_place(contacts):
             for gap, rate in (self.before, self.nearest_before):
                 gap[slot], rate[slot] = 0.0, 1.0
+            self.passing_before.put(slot, sp.ZERO3)
 
     def look(self, poses: Any, starts: Any, since: Scalar, fine: Scalar) -> None:
         """At these poses: at the start of the stretch (mask), or so long since the last look that went on."""
@@ -202,16 +206,21 @@ class Gaps:
             self.now[0][slot], self.now[1][slot] = gap, rate
             nearer = watched & (gap < nearest[0][0])
             nearest = [(select(nearer, gap, nearest[0][0]), select(nearer, rate, nearest[0][1]))]
+        # The distance of solids that move evenly and do not turn is convex. Else it is bent by no more than this.
+        ends = [
+            sp.ZERO3 if kind == ShapeKind.PLANE else meeting.velocity(end, meeting.solids[end].center)
+            for end, kind in enumerate(meeting.kinds)
+        ]
+        passing, passed = sp.sub(*ends), self.passing_before.get(at, 3)
+        self.passing.put(at, passing)
+        bend = length(sp.sub(passing, passed)) / select(since > 0.0, since, 1.0)
         arms = meeting.arms()
-        if all(x is None for x in arms):
-            return
-        # As things turn, other corners come near, and the distance is not convex: by what they turn, at most.
         spins = [0.0 if x is None else length(pose[12:15]) for x, pose in zip(arms, meeting.poses, strict=True)]
-        passing = length(sp.sub(*(meeting.velocity(end, meeting.solids[end].center) for end in range(2))))
-        bend = 2.0 * (spins[0] + spins[1]) * passing
-        for x, spin in zip(arms, spins, strict=True):
-            bend = bend if x is None else bend + x * spin * spin
-        self.turns[0] = maximum(self.turns[0], select(near, maximum(spins[0], spins[1]), 0.0))
+        if any(x is not None for x in arms):
+            bend = bend + 2.0 * (spins[0] + spins[1]) * length(passing)
+            for x, spin in zip(arms, spins, strict=True):
+                bend = bend if x is None else bend + x * spin * spin
+            self.turns[0] = maximum(self.turns[0], select(near, maximum(spins[0], spins[1]), 0.0))
         (gap, rate), (old_gap, old_rate) = nearest[0], self._at(self.nearest_before, at)
         sure = lasting(old_gap, old_rate) + lasting(gap, -rate) < since
         maybe = (lasting(old_gap, old_rate, bend) + lasting(gap, -rate, bend) < since) & (since > fine)
@@ -240,6 +249,10 @@ class Gaps:
                 gap, rate = self._at(now, slot)
                 before[0][slot] = select(where, gap, before[0][slot])
                 before[1][slot] = select(missed, 1.0, select(where, rate, before[1][slot]))
+        for k in loop(self.contacts.meeting_count[0]):
+            at = self.contacts.firsts[k]
+            old, new = self.passing_before.get(at, 3), self.passing.get(at, 3)
+            self.passing_before.put(at, [select(where, x, y) for x, y in zip(new, old, strict=True)])
 
 
 def lasting(gap: Scalar, rate: Scalar, bend: Scalar = 0.0) -> Scalar:
@@ -247,8 +260,9 @@ def lasting(gap: Scalar, rate: Scalar, bend: Scalar = 0.0) -> Scalar:
     gap = maximum(gap, 0.0)
     if isinstance(bend, float) and bend == 0.0:
         return select(rate < 0.0, gap / select(rate < 0.0, -rate, 1.0), FAR)
-    root, least = sqrt(rate * rate + 2.0 * bend * gap), maximum(bend, 1e-30)
-    return select(rate < 0.0, 2.0 * gap / maximum(root - rate, 1e-30), (rate + root) / least)
+    bend = maximum(bend, 1e-30)
+    root = sqrt(rate * rate + 2.0 * bend * gap)
+    return select(rate < 0.0, 2.0 * gap / maximum(root - rate, 1e-30), (rate + root) / bend)
 
 
 def next_depth(gap: Scalar, size: Scalar) -> Scalar:
