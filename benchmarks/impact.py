@@ -87,9 +87,11 @@ def balls_in_a_box() -> bd.Model:
 
 def _balls(run: Run) -> Table:
     model, steps = balls_in_a_box(), round(TIME / BOX_DT)
-    kinds = {"rolled kernel": False} if run.quick else {"specialised kernel": True, "rolled kernel": False}
+    kinds: dict[str, bool | str] = {"rolled kernel (default)": "auto"}
+    if not run.quick:
+        kinds["specialised kernel"] = True
     simulators = {
-        name: bd.Simulator(model, BOX_DT, impacts=True, sparse=False, specialize=special, threads=1)
+        name: bd.Simulator(model, BOX_DT, impacts=True, specialize=special, threads=1)
         for name, special in kinds.items()
     }
     start, cases = model.initial_state(), {}

@@ -17,7 +17,8 @@
     linear      LU factors of small systems
     complementarity, gauss_seidel, interior_point, pivoting   the solvers of a system;  solve  the one that was chosen
     integrate   the integrators, and moving on the manifold
-    impact      which contacts rest and which hit, and when
+    impulses    what is kept from stretch to stretch
+    impact      which contacts rest and which hit;  impact_time  when
     correction  how positions are corrected
     contact     from free motion to what the constraints allow;  contact_adjoint  its derivative
 
