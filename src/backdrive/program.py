@@ -106,7 +106,8 @@ class Program:
             raise ValueError(
                 f"{self.model.npair:,} pairs of shapes may touch at {self.tables.nslot:,} places: the solver would "
                 f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet, "
-                "scene.exclude(a, b), or take the form for big worlds of free bodies, Simulator(sparse=True)"
+                "scene.exclude(a, b), or take the form for big worlds of free bodies, "
+                "Simulator(sparse=True, impacts=False)"
             )
 
     @staticmethod

@@ -133,7 +133,7 @@ class Simulator(nn.Module):
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
         self.sparse = wanted and reason is None
-        self.impacts = bool(impacts) and not self.sparse
+        self.impacts = bool(impacts)
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
         self._make_program()
 

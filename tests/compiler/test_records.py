@@ -94,3 +94,36 @@ def test_a_constant_of_the_first_pass_only(number):
 
     with pytest.raises(TraceError, match="in the first pass"):
         make(body, X, N, Y).trace(64, 4)
+
+
+WRONG = {
+    "a sum over passes": (lambda a, x, n: [a.accumulate(0, (x[i],)) for i in bd.loop(n)], "in the first pass"),
+    "an int in a branch": (lambda a, x, n: [a.put(0, (2.0,)) for _ in bd.when(n > 99)], "read after it"),
+    "a branch": (lambda a, x, n: [a.put(i + 1, (2.0,)) for _ in bd.when(n > 99) for i in bd.loop(n)], "read after it"),
+    "not a constant in a branch": (
+        lambda a, x, n: [a.put(i + 1, (x[i],)) for _ in bd.when(n > 99) for i in bd.loop(n)], "read after it"
+    ),
+    "any index": (lambda a, x, n: [a.put(i % 2, (x[i],)) for i in bd.loop(n)], "own variable"),
+    "an outer loop's index": (
+        lambda a, x, n: [a.put(i, (x[j],)) for i in bd.loop(n) for j in bd.loop(n)], "own variable"
+    ),
+    "no loop": (lambda a, x, n: a.put(n, (1.0,)), "own variable"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("what", WRONG)
+def test_wrong_use_is_found_out(what):
+    use, message = WRONG[what]
+
+    def body(x, y, n):
+        array = bd.records(n + 1)
+        array.put(0, (0.0,))
+        for i in bd.loop(n):
+            array.put(i + 1, (1.0,))
+        use(array, x, n)
+        first = array.get(0, 1)[0]
+        for i in bd.loop(n):
+            y[i] = array.get(i + 1, 1)[0] + first
+
+    with pytest.raises(TraceError, match=message):
+        make(body, X, N, Y).trace(64, 4)

@@ -176,7 +176,7 @@ def test_a_bullet_does_not_pass_a_thin_wall(speed):
 
 
 @BOTH
-@pytest.mark.parametrize("turn", [0.1, 0.3, 0.49, 3.0, 12.0])
+@pytest.mark.parametrize("turn", [0.1, 0.3, 0.49, 1.0, 3.0, 12.0])
 def test_a_blade_does_not_pass_a_ball(integrator, turn):
     """It turns by so much (rad) in a step, about its end, and must hit in the step in which it gets there."""
     scene = bd.Scene(2, gravity=(0.0, 0.0))
@@ -192,5 +192,31 @@ def test_a_blade_does_not_pass_a_ball(integrator, turn):
     steps = 3 if turn > 1.0 else 24
     path = simulator(model, 1 / 60, integrator).rollout(bd.State(q, v), steps=steps)
     way = torch.where(sign > 0, angle, 2 * torch.pi - angle) - torch.asin(0.04 / place)
+    first = path.status.impacts.cumsum(0).eq(0).sum(0)
+    assert (first == (way / turn).floor().clamp(max=steps)).all() and (first < steps).any()
+
+
+@BOTH
+@pytest.mark.parametrize("turn", [0.1, 0.3, 0.49, 1.0, 3.0, 12.0])
+@pytest.mark.parametrize("kind", ["joint at a distance", "joint", "free"])
+def test_a_bob_does_not_pass_a_ball(integrator, turn, kind):
+    """Likewise a round one, on a circle of 0.6 m about a joint, at its body's origin or away from it; or free."""
+    scene, round_shape = bd.Scene(2, gravity=(0.0, 0.0)), {"restitution": 0.5, "friction": 0.0}
+    at = 0.6 if kind == "joint at a distance" else 0.0
+    bob = scene.add_body("bob", mass=5.0, inertia=1.0, com=(0.0, 0.0), position=(at, 0.0))
+    scene.add_shape(bob, bd.Circle(0.03), position=(0.6 - at, 0.0), **round_shape)
+    if kind != "free":
+        scene.add_joint("pin", bd.Hinge(), child="bob", anchor=(0.0, 0.0))
+    scene.add_body("ball", bd.Circle(0.03), mass=0.1, position=(0.0, 0.7), **round_shape)
+    model, generator = scene.build(), torch.Generator().manual_seed(0)
+    angle, place, sign = torch.rand(3, 64, generator=generator).double()
+    angle, place, sign = 0.3 + 5.6 * angle, 0.57 + 0.06 * place, 2.0 * (sign < 0.5) - 1.0
+    zeros = [0 * angle] * (model.nv - 4)
+    q = torch.stack([*zeros, 0 * angle, place * angle.cos(), place * angle.sin(), 0 * angle], 1)
+    v = torch.stack([*zeros, turn * 60 * sign, 0 * angle, 0 * angle, 0 * angle], 1)
+    steps = 3 if turn >= 1.0 else 24
+    path = simulator(model, 1 / 60, integrator).rollout(bd.State(q, v), steps=steps)
+    near = torch.acos((0.6**2 + place**2 - 0.06**2) / (1.2 * place))
+    way = torch.where(sign > 0, angle, 2 * torch.pi - angle) - near
     first = path.status.impacts.cumsum(0).eq(0).sum(0)
     assert (first == (way / turn).floor().clamp(max=steps)).all() and (first < steps).any()

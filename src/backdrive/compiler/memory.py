@@ -161,62 +161,77 @@ class Records(Indexed):
     a constant in one is the same in all: it is known, and not stored.
 
     period: how many records in a row a pass writes, which may differ from each other. A record that is given by an int
-    stands for itself.
+    stands for itself, and is not among those that loops write. A loop over them goes over all.
     """
 
     def __init__(self, array: Array, period: int = 1) -> None:
         self.array, self.period = array, period
-        self.known: dict[tuple, Constant] = {}
+        self.numbers: dict[tuple, Written] = {}
 
-    def _place(self, i: Any) -> Any:
+    def _place(self, i: Any, loops: list[Region]) -> Any:
+        """Which of the records of a pass it is; or the one that an int stands for."""
         if not traced(i):
             return "own", i
-        x = argument_of(i, "iadd")
-        return (x[1] if x is not None and not traced(x[1]) else 0) % self.period
+        static, variable = 0, i
+        if (x := argument_of(i, "iadd")) is not None and not traced(x[1]):
+            variable, static = x
+        for op in ("imul", "isub"):  # 3 i; n - i
+            if (x := argument_of(variable, op)) is not None:
+                variable = x[1]
+        if not loops or not traced(variable) or variable.node.op != "for" or variable.region is not loops[-1]:
+            raise TraceError("records that are alike are for the innermost loop's own variable")
+        return static % self.period
 
     def get(self, i: Any, width: int) -> tuple[Scalar, ...]:
-        place, view, loops = self._place(i), self.array.at(i * width), _open_loops()
+        loops = _open(loop=True)
+        place, view, outer = self._place(i, loops), self.array.at(i * width), loops[:-1] if traced(i) else loops
         result = []
         for k in range(width):
-            constant = self.known.get((place, k))
-            if constant is None:
+            written = self.numbers.get((place, k))
+            if written is not None and written.mixed and not all(region.open for region in written.branches):
+                raise TraceError(f"number {k} of records that are alike is written in a branch, and read after it")
+            if written is None or written.number is None:
                 result.append(view[k])
                 continue
-            around = [region for region in loops[:-1] if region not in constant.loops]
-            if constant.reader is None or not constant.reader.open:
-                constant.reader = around[0] if around else None
-            result.append(constant.number)
+            around = [region for region in outer if region not in written.loops]
+            if written.reader is None or not written.reader.open:
+                written.reader = around[0] if around else None
+            result.append(written.number)
         return tuple(result)
 
     def put(self, i: Any, values: Sequence[Scalar]) -> None:
-        place, view, loops = self._place(i), self.array.at(i * len(values)), _open_loops()
+        loops, branches = _open(loop=True), _open(loop=False)
+        place, view, outer = self._place(i, loops), self.array.at(i * len(values)), loops[:-1] if traced(i) else loops
         if traced(i) and current().regions[-1] is not loops[-1]:
             raise TraceError("records that are alike are written in a branch, which may leave some of them out")
         for k, x in enumerate(values):
-            old = self.known.pop((place, k), None)
-            if old is not None and old.reader is not None and old.reader.open and (traced(x) or x != old.number):
+            old, number = self.numbers.get((place, k)), None if traced(x) else x
+            if old is not None and old.reader is not None and old.reader.open and old.number != number:
                 raise TraceError(f"number {k} of records that are alike is a constant in the first pass of a loop only")
-            if traced(x):
+            if number is None:
                 view[k] = x
-            else:
-                around = loops[:-1] if traced(i) else loops
-                self.known[place, k] = Constant(x, around, None if old is None else old.reader)
+            mixed = number is not None or (old is not None and old.mixed)
+            self.numbers[place, k] = Written(number, outer, branches, mixed, None if old is None else old.reader)
 
     def accumulate(self, i: Any, values: Sequence[Scalar]) -> None:
         self.put(i, [a + b for a, b in zip(self.get(i, len(values)), values, strict=True)])
 
 
 @dataclass
-class Constant:
-    """A number of `Records`: the loops around those that wrote it, and the outermost of others in which it was read."""
+class Written:
+    """What was written last as a number of `Records`: a constant, or None; the loops around those that wrote it, and
+    the branches; whether it is or was a constant; and the outermost of other loops in which it was read as one."""
 
     number: Any
     loops: list[Region]
-    reader: Region | None = None
+    branches: list[Region]
+    mixed: bool
+    reader: Region | None
 
 
-def _open_loops() -> list[Region]:
-    return [region for region in current().regions if region.loop]
+def _open(loop: bool) -> list[Region]:
+    """The loops around the current place, or the branches."""
+    return [region for region in current().regions[1:] if region.loop == loop]
 
 
 class Known(Indexed):

@@ -11,7 +11,7 @@
 
     solids      what collision works with; collision_round, collision_planar, collision_hulls, collision_solid,
                 hull_features: how two shapes touch
-    collision   which shapes of a model touch
+    bounds      which may;  collision  which shapes of a model touch
     tables      what constrains a model, as tables;  constraints  ... and as rows: wrenches between two links
     system      the rows of a step, and what they do to each other
     linear      LU factors of small systems

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..compiler import when
+from ..compiler import is_constant, when
 from ..model.layout import Kind
 from . import spatial as sp
 from .joints import Fixed
@@ -33,6 +33,7 @@ def body_moments(world: World) -> Bodies:
         moments.put(i + 1, gathered.get(i + 1, BODY))
         for _ in when(world.kind(i) == Kind.FIXED):
             R, p = Fixed.pose(world.link(i), ())
-            gathered.accumulate(world.parent(i), sp.body_to_parent(R, p, gathered.get(i + 1, BODY)))
+            if not is_constant(world.parent(i), 0):  # the world takes up anything
+                gathered.accumulate(world.parent(i), sp.body_to_parent(R, p, gathered.get(i + 1, BODY)))
             moments.put(i + 1, (0.0,) * BODY)
     return Bodies(gathered, moments)

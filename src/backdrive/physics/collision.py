@@ -6,9 +6,9 @@ import functools
 import operator
 from collections.abc import Iterator
 from copy import copy
-from typing import Any
+from typing import Any, NamedTuple
 
-from ..compiler import Scalar, any_lane, counters, is_constant, leave, loop, maximum, memory, select, vjp, when
+from ..compiler import Scalar, any_lane, counters, is_constant, leave, loop, maximum, memory, minimum, select, vjp, when
 from ..model import layout
 from ..model.layout import ShapeKind
 from . import spatial as sp
@@ -82,6 +82,16 @@ class Contacts:
         self.count[0] = k + 1
 
 
+class Turning(NamedTuple):
+    """How a shape moves: the velocity of its origin; rad/s; the part of the velocity that turns as fast; how far from
+    the origin it has points that are elsewhere when it turns (None: there are none)."""
+
+    velocity: Vec
+    spin: Scalar
+    around: Scalar
+    arm: Scalar | None
+
+
 class Meeting:
     """Two shapes of a pair, placed in the world."""
 
@@ -113,35 +123,43 @@ class Meeting:
         pose = self.poses[end]
         return sp.cross(pose[12:15], sp.sub(point, pose[9:12]), pose[15:18])
 
-    def spin(self) -> Scalar:
-        """The square of the faster link's angular velocity."""
-        a, b = (sp.dot(pose[12:15], pose[12:15]) for pose in self.poses)
-        return maximum(a, b)
+    def spin(self, twists: int) -> Scalar:
+        """The square of the faster link's angular velocity; twists: in the faster of so many motions."""
+        most: Scalar = 0.0
+        for pose in self.poses:
+            for at in range(12, 12 + 6 * twists, 6):
+                most = maximum(most, sp.dot(pose[at : at + 3], pose[at : at + 3]))
+        return most
 
-    def most_closing(self, touch: Touch) -> Scalar:
-        """The speed at which the gap of a contact closes, at most, while the velocities go from those of the second
-        twist to those of the first (or not, where something holds a link).
+    def turning(self, end: int, at: int) -> Turning:
+        """How one of the two shapes moves; at: where its pose has the twist."""
+        kind, pose, record = self.kinds[end], self.poses[end], self.records[end]
+        if kind == ShapeKind.PLANE:
+            return Turning(sp.ZERO3, 0.0, 0.0, None)
+        w, offset = pose[at : at + 3], sp.sub(self.solids[end].center, pose[9:12])
+        around = sp.cross(w, offset)
+        velocity = sp.add(around, pose[at + 3 : at + 6])
+        # What hangs on joints goes round somewhere, a free body about its origin.
+        jointed = (self.support.own_a, self.support.own_b)[end] > 0
+        turns = select(jointed, length(velocity), length(around))
+        reach = arm(kind, record[layout.SIZE :], self.constraints.bound((self.a, self.b)[end]))
+        return Turning(velocity, length(w), turns, reach)
+
+    def most_closing(self, touch: Touch, h: Scalar) -> Scalar:
+        """The speed at which the gap of a contact closes within the time h, at most, while the velocities go from those
+        of the second twist to those of the first (or not, where something holds a link).
 
         The distance of solids that do not turn is convex: its rate now is its least. What turns adds to it.
         """
         total, now = 0.0, []
-        for kind, reach, pose, solid in zip(self.kinds, self.arms(), self.poses, self.solids, strict=True):
-            if kind == ShapeKind.PLANE:
-                now.append(sp.ZERO3)
-                continue
-            ahead, start = (
-                sp.cross(pose[at : at + 3], sp.sub(solid.center, pose[9:12]), pose[at + 3 : at + 6]) for at in (12, 18)
-            )
-            total = total + length(sp.sub(ahead, start))
-            if reach is not None:
-                total = total + reach * maximum(*(length(pose[at : at + 3]) for at in (12, 18)))
-            now.append(start)
+        for end in range(2):
+            ahead, start = (self.turning(end, at) for at in (12, 18))
+            change, spin = length(sp.sub(ahead.velocity, start.velocity)), maximum(ahead.spin, start.spin)
+            total = total + change + (start.around + change) * minimum(h * spin, 2.0)
+            if start.arm is not None:
+                total = total + start.arm * spin
+            now.append(start.velocity)
         return total + maximum(sp.dot(touch.normal, sp.sub(now[1], now[0])), 0.0)
-
-    def arms(self) -> list[Scalar | None]:
-        """Of the two shapes: how far from their origins they have points that turning moves; None: it moves nothing."""
-        shapes = zip(self.kinds, self.records, (self.a, self.b), strict=True)
-        return [arm(kind, record[layout.SIZE :], self.constraints.bound(shape)) for kind, record, shape in shapes]
 
     def closing(self, touch: Touch) -> Scalar:
         """The speed at which the surfaces approach each other at a contact (negative: they part)."""
@@ -196,14 +214,11 @@ def _meet(
         contacts.features[number][0].put(p, features)
     a, b = meeting.solids
     touches, margin = pair.contacts(a, b, features), MARGIN * constraints.pair_size(p)
-    if changing:
-        ons = [meets & (touch.gap < margin + h * meeting.most_closing(touch)) for touch in touches]
-    else:
-        swings = h * h * meeting.spin() > SWING * SWING  # what parts now may come back
-        ons = [
-            (touch.gap < margin + h * maximum(meeting.closing(touch), 0.0)) | (swings & (touch.gap < reach))
-            for touch in touches
-        ]
+    swings = h * h * meeting.spin(2 if changing else 1) > SWING * SWING  # what parts now may come back
+    ons = []
+    for touch in touches:
+        closing = meeting.most_closing(touch, h) if changing else maximum(meeting.closing(touch), 0.0)
+        ons.append(meets & ((touch.gap < margin + h * closing) | (swings & (touch.gap < reach))))
     for k, (touch, on) in enumerate(zip(touches, ons, strict=True)):
         contacts.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, select(on, 1.0, 0.0)))
     on = functools.reduce(operator.or_, ons)

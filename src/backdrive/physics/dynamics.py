@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import Scalar, loop, workspace
+from ..compiler import Scalar, is_constant, loop, workspace
 from . import spatial as sp
 from .arrays import copy
 from .bodies import Bodies
@@ -103,8 +103,9 @@ def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -
             factors.U.put(b + k, U)
             factors.inverse[b + k] = inverse
             inertias.put(i + 1, sp.rank_one_update(I, sp.scale(inverse, U), U))
-        R, p = frames.pose(i)
-        inertias.accumulate(world.parent(i), sp.inertia_to_parent(R, p, inertias.get(i + 1, INERTIA)))
+        if not is_constant(world.parent(i), 0):  # the world takes up anything
+            R, p = frames.pose(i)
+            inertias.accumulate(world.parent(i), sp.inertia_to_parent(R, p, inertias.get(i + 1, INERTIA)))
     return factors
 
 
@@ -125,7 +126,8 @@ def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, for
             u = (tau[b + k] - sp.dot(frames.S.get(b + k, 6), force)) * factors.inverse[b + k]
             z[b + k] = u
             forces.put(i + 1, tuple(f + u * x for f, x in zip(force, factors.U.get(b + k, 6), strict=True)))
-        forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
+        if not is_constant(world.parent(i), 0):
+            forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
 
 
 def expand(world: World, frames: Frames, factors: Factors, z: Any) -> Any:

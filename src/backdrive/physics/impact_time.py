@@ -27,7 +27,6 @@ from ..compiler import (
     when,
     while_any,
 )
-from ..model.layout import ShapeKind
 from . import spatial as sp
 from .bounds import length
 from .collision import Contacts, Meeting, met_pairs
@@ -107,7 +106,7 @@ def first_impact(
         inside = (rate < 0.0) & (newton > low[0]) & (newton < high[0])
         close = (gap == 0.0) | (inside & (absolute(newton - t[0]) <= EXACT * duration))
         arrived = closing_in & (narrow | (close & ~dipped))
-        impacts_found(impacts, gaps, arrived)
+        gaps.tell(arrived)
         at_node = seeking & passed & (t[0] >= node[0])
         ended = at_node & (node[0] >= duration)
         parts = clip(gaps.turns[0] * (duration / TURN), select(gaps.turns[0] > 0.0, NODES, 1.0), MOST_NODES)
@@ -118,15 +117,9 @@ def first_impact(
         t[0] = select(arrived | ~going, t[0], select(seeking & passed, node[0], inward))
         following = select(seeking, select(crossed, CLOSE_IN, SEEK), select(dipped, SEEK, CLOSE_IN))
         stage[0] = select(going, select(ended, NOTHING, select(arrived, FOUND, following)), stage[0])
+    impacts.fallbacks[0] = select(stage[0] < NOTHING, 1.0, impacts.fallbacks[0])  # it was given up
     found = at_once | ((stage[0] == FOUND) & (duration - t[0] > SHORT * impacts.h))
     return found & flies, select(at_once, 0.0, t[0])
-
-
-def impacts_found(impacts: Impacts, gaps: Gaps, arrived: Any) -> None:
-    """What hits is what has the smallest gap, where the search is over (mask)."""
-    targets = (impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns)
-    for k, target in enumerate(targets, start=2):
-        target[0] = select(arrived, gaps.least[k], target[0])
 
 
 def links_that_meet(world: World, contacts: Contacts) -> Some | None:
@@ -184,7 +177,7 @@ class Gaps:
         touches = before = pair.contacts(a, b, self.contacts.features_of(number, p))
         if pair.search is not None:
             touches = pair.contacts(a, b, meeting.features(pair))
-        nearest = [(FAR, 0.0)]
+        nearest_gap, nearest_rate = FAR, 0.0
         for k, touch in enumerate(touches):
             slot, rate = at + k, -meeting.closing(touch)
             rests = self._rests(touch, k, before, at, size)
@@ -204,28 +197,24 @@ class Gaps:
             dips = watched & (lasting(*self._at(self.before, slot)) + lasting(gap, -rate) < since)
             self.dips[0] = select(dips, 1.0, self.dips[0])
             self.now[0][slot], self.now[1][slot] = gap, rate
-            nearer = watched & (gap < nearest[0][0])
-            nearest = [(select(nearer, gap, nearest[0][0]), select(nearer, rate, nearest[0][1]))]
+            nearer = watched & (gap < nearest_gap)
+            nearest_gap, nearest_rate = select(nearer, gap, nearest_gap), select(nearer, rate, nearest_rate)
         # The distance of solids that move evenly and do not turn is convex. Else it is bent by no more than this.
-        ends = [
-            sp.ZERO3 if kind == ShapeKind.PLANE else meeting.velocity(end, meeting.solids[end].center)
-            for end, kind in enumerate(meeting.kinds)
-        ]
-        passing, passed = sp.sub(*ends), self.passing_before.get(at, 3)
+        ends = [meeting.turning(end, 12) for end in range(2)]
+        passing, passed = sp.sub(*(end.velocity for end in ends)), self.passing_before.get(at, 3)
         self.passing.put(at, passing)
         bend = length(sp.sub(passing, passed)) / select(since > 0.0, since, 1.0)
-        arms = meeting.arms()
-        spins = [0.0 if x is None else length(pose[12:15]) for x, pose in zip(arms, meeting.poses, strict=True)]
-        if any(x is not None for x in arms):
-            bend = bend + 2.0 * (spins[0] + spins[1]) * length(passing)
-            for x, spin in zip(arms, spins, strict=True):
-                bend = bend if x is None else bend + x * spin * spin
-            self.turns[0] = maximum(self.turns[0], select(near, maximum(spins[0], spins[1]), 0.0))
-        (gap, rate), (old_gap, old_rate) = nearest[0], self._at(self.nearest_before, at)
-        sure = lasting(old_gap, old_rate) + lasting(gap, -rate) < since
-        maybe = (lasting(old_gap, old_rate, bend) + lasting(gap, -rate, bend) < since) & (since > fine)
-        self.dips[0] = select((gap < FAR) & (sure | maybe), 1.0, self.dips[0])
-        self.nearest[0][at], self.nearest[1][at] = gap, rate
+        for end in ends:
+            bend, turns = bend + end.around * end.spin, select(end.around > 0.0, end.spin, 0.0)
+            if end.arm is not None:
+                bend, turns = bend + (end.arm * end.spin + 2.0 * length(passing)) * end.spin, end.spin
+            self.turns[0] = maximum(self.turns[0], select(near, turns, 0.0))
+        old_gap, old_rate = self._at(self.nearest_before, at)
+        sure = lasting(old_gap, old_rate) + lasting(nearest_gap, -nearest_rate) < since
+        maybe = lasting(old_gap, old_rate, bend) + lasting(nearest_gap, -nearest_rate, bend) < since
+        dips = (nearest_gap < FAR) & (sure | (maybe & (since > fine)))
+        self.dips[0] = select(dips, 1.0, self.dips[0])
+        self.nearest[0][at], self.nearest[1][at] = nearest_gap, nearest_rate
 
     def _rests(self, touch: Touch, k: int, before: list[Touch], at: Any, size: Scalar) -> Any:
         """Whether what is now contact k of a pair rests (mask). before: the contacts of the features of the start."""
@@ -242,15 +231,25 @@ class Gaps:
         gap, rate = arrays
         return gap[slot], rate[slot]
 
+    def tell(self, where: Any) -> None:
+        """The impacts what hits: what has the smallest gap (mask)."""
+        impacts = self.impacts
+        for k, x in enumerate((impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns), start=2):
+            x[0] = select(where, self.least[k], x[0])
+
     def go_on(self, where: Any, missed: Any) -> None:
         """The last look was before any impact (mask); missed: as far as that can be said: no gap is seen to close."""
-        for before, now in ((self.before, self.now), (self.nearest_before, self.nearest)):
-            for slot in each_place(self.contacts):
-                gap, rate = self._at(now, slot)
-                before[0][slot] = select(where, gap, before[0][slot])
-                before[1][slot] = select(missed, 1.0, select(where, rate, before[1][slot]))
+
+        def keep(before: Any, now: Any, slot: Any) -> None:
+            gap, rate = self._at(now, slot)
+            before[0][slot] = select(where, gap, before[0][slot])
+            before[1][slot] = select(missed, 1.0, select(where, rate, before[1][slot]))
+
+        for slot in each_place(self.contacts):
+            keep(self.before, self.now, slot)
         for k in loop(self.contacts.meeting_count[0]):
             at = self.contacts.firsts[k]
+            keep(self.nearest_before, self.nearest, at)
             old, new = self.passing_before.get(at, 3), self.passing.get(at, 3)
             self.passing_before.put(at, [select(where, x, y) for x, y in zip(new, old, strict=True)])
 

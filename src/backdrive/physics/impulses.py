@@ -1,6 +1,7 @@
 """What is kept from stretch to stretch: the impulses that a solver starts from, and sets of rows and contacts.
 
-There are places for all that could ever touch, and few do: nothing here goes over all of them, but once.
+There are places for all that could ever touch, and few do: nothing here goes over all of them, but once. (The
+adjoint of steps with impacts copies them.)
 """
 
 from __future__ import annotations

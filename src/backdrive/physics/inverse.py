@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import loop, workspace
+from ..compiler import is_constant, loop, workspace
 from ..model import layout
 from . import spatial as sp
 from .adjoint import Bars, bodies_adjoint, dynamics_adjoint, power_adjoint
@@ -48,7 +48,8 @@ def inverse_dynamics(world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, ta
         b, armature, force = world.velocity(i), world.link(i).armature, forces.get(i + 1, 6)
         for k in loop(world.dofs(i)):
             tau[b + k] = sp.dot(frames.S.get(b + k, 6), force) + armature * z[b + k]
-        forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), force))
+        if not is_constant(world.parent(i), 0):  # the world takes up anything
+            forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), force))
     turn(world, q, tau, tau, back=True)
     return dynamics
 

@@ -227,5 +227,5 @@ def make_kernel(
 
 @functools.cache
 def rolled_kernel(variant: Variant) -> Kernel:
-    """Shared by all models."""
+    """Shared by all models, or by those whose bodies are alike in the same way."""
     return make_kernel(variant)

@@ -76,7 +76,8 @@ def joint_coordinates(
 
 
 def pose_of(poses: Any, record: Any, size: int, dim: int = 3) -> Vec:
-    """The pose of a link given by its record; if that is known to be the world's, so is the pose."""
+    """The pose of a link given by its record; if that is known to be the world's, so is the pose. In worlds of dim 2,
+    what is not in the plane is known, too."""
     still = (*sp.IDENTITY, *(0.0,) * (size - 9))
     if is_constant(record, 0):
         return still

@@ -207,7 +207,7 @@ class Timing:
 
 
 class PathAdjoint:
-    """The adjoint of `impact.advance`: q [nq] and v [nv] at the start, after [nv] at the end if nothing hits.
+    """The adjoint of `impact_time.advance`: q [nq] and v [nv] at the start, after [nv] at the end if nothing hits.
 
     move [nv]: with respect to the correction of positions. time: of the length of the stretch, as far as positions
     depend on it; even: of the part of it that was gone, as far as velocities do.

@@ -56,7 +56,7 @@ class Link(NamedTuple):
 class Alike:
     """What the links of a model have in common, if each is a tree of its own and all have the same kind of joint.
 
-    numbers: those of their records that are 0 or 1 in all, (place, number); not what is so by chance, as a mass is.
+    numbers: those of their records that are 0 in all, or 1 in rotations and axes, (place, number).
     """
 
     kind: int
@@ -66,12 +66,13 @@ class Alike:
     def links_of(cls, model: Any, varying: np.ndarray) -> Alike | None:
         """varying [nconst]: which constants are given at run time, and not known."""
         kinds = set(model.kind.tolist())
-        if len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
+        if model.nlink == 1 or len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
             return None
         size = model.nlink * layout.LINK
         values, given = (x[:size].reshape(-1, layout.LINK) for x in (model.constants, varying))
-        same = (values == values[0]).all(0) & ~given.any(0) & np.isin(values[0], (0.0, 1.0))
-        same[[layout.MASS, *range(layout.INERTIA, layout.INERTIA + 3)]] = False
+        turns = [*range(layout.ROTATION, layout.ANCHOR), *range(layout.AXIS, layout.STIFFNESS)]
+        one = (values[0] == 1.0) & np.isin(np.arange(layout.LINK), turns)
+        same = (values == values[0]).all(0) & ~given.any(0) & ((values[0] == 0.0) | one)
         return cls(kinds.pop(), tuple((k, float(values[0, k])) for k in np.flatnonzero(same).tolist()))
 
 
