@@ -22,6 +22,14 @@ def test_auto_takes_it_for_many_free_bodies():
     assert not bd.Simulator(pile(3, dim=2), 0.01, sparse=True).impacts
 
 
+def test_impacts_that_are_asked_for_are_not_dropped():
+    """Restitution may come as a parameter, where the model has none."""
+    sim = bd.Simulator(pile(24, dim=2), 0.01, impacts=True)
+    assert sim.impacts and not sim.sparse
+    with pytest.raises(ValueError, match="the sparse form takes plain steps"):
+        bd.Simulator(pile(24, dim=2), 0.01, impacts=True, sparse=True)
+
+
 def with_joint(joint, **motor):
     scene = bd.Scene(dim=2)
     scene.add_static(bd.HalfSpace(normal=(0, 1)))
