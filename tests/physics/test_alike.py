@@ -8,7 +8,7 @@ from impact_scenes import gradients_of
 
 import backdrive as bd
 from backdrive.model.layout import ARMATURE, COM, LINK, MASS
-from backdrive.physics.world import Alike
+from backdrive.physics.world import MANY, Alike
 
 BATCH, STEPS, DT = 3, 6, 1 / 60  # later, things clatter
 
@@ -19,10 +19,10 @@ def crowd(dim, com=0.0, coordinates="reduced"):
     up = (0.0, 1.0) if dim == 2 else (0.0, 0.0, 1.0)
     scene.add_static(bd.HalfSpace(up), friction=0.5, restitution=0.3)
     shapes = (bd.Circle(0.1), bd.Box(0.2, 0.15)) if dim == 2 else (bd.Sphere(0.1), bd.Capsule(0.07, 0.1))
-    for k in range(4):
-        height = 0.13 + 0.19 * (k // 2)
-        place = (0.25 * (k % 2), height) if dim == 2 else (0.25 * (k % 2), 0.02 * k, height)
-        velocity = (0.3 - 0.2 * k, -0.5) if dim == 2 else (0.3 - 0.2 * k, 0.1, -0.5)
+    for k in range(MANY):
+        height, x = 0.13 + 0.19 * (k % 4 // 2), 0.25 * (k % 2) + 1.5 * (k // 4)
+        place = (x, height) if dim == 2 else (x, 0.02 * (k % 4), height)
+        velocity = (0.3 - 0.2 * (k % 4), -0.5) if dim == 2 else (0.3 - 0.2 * (k % 4), 0.1, -0.5)
         scene.add_body(f"body{k}", shapes[k % 2], mass=1.0 + 0.3 * k, position=place, velocity=velocity,
                        com=(com,) * dim, friction=0.4, restitution=0.2)  # fmt: skip
     if coordinates == "maximal":
@@ -78,6 +78,14 @@ def test_centers_of_mass_and_loops(monkeypatch):
     check(monkeypatch, crowd(2, coordinates="maximal"), {}, bd.SemiImplicitEuler(), impacts=False)
 
 
+def test_few_are_not_worth_a_kernel():
+    scene = bd.Scene(2)
+    for k in range(MANY - 1):
+        scene.add_body(f"disc{k}", bd.Circle(0.1), mass=1.0, position=(float(k), 0.0))
+    model = scene.build()
+    assert Alike.links_of(model, np.zeros(len(model.constants), bool)) is None
+
+
 def test_what_is_common():
     model = crowd(2)
     none = np.zeros(len(model.constants), bool)
@@ -95,5 +103,7 @@ def test_trees_are_not_alike():
     scene.add_body("a", bd.Circle(0.1), mass=1.0)
     scene.add_body("b", bd.Circle(0.1), mass=1.0, position=(1.0, 0.0))
     scene.add_joint("hinge", bd.Hinge(), parent="a", child="b", anchor=(0.5, 0.0))
+    for k in range(MANY):
+        scene.add_body(f"alone{k}", bd.Circle(0.1), mass=1.0, position=(2.0 + k, 0.0))
     model = scene.build()
     assert Alike.links_of(model, np.zeros(len(model.constants), bool)) is None

@@ -17,6 +17,7 @@ from ..model import layout
 from .arrays import accumulate
 from .spatial import Vec
 
+MANY = 8  # links from which on it pays to compile a kernel for what they have in common
 TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs", "root")  # a table of nlink integers each
 
 
@@ -66,7 +67,7 @@ class Alike:
     def links_of(cls, model: Any, varying: np.ndarray) -> Alike | None:
         """varying [nconst]: which constants are given at run time, and not known."""
         kinds = set(model.kind.tolist())
-        if model.nlink == 1 or len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
+        if model.nlink < MANY or len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
             return None
         size = model.nlink * layout.LINK
         values, given = (x[:size].reshape(-1, layout.LINK) for x in (model.constants, varying))
