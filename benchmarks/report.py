@@ -13,7 +13,7 @@ from typing import Any
 import rich.table
 from rich.console import Console
 
-from backdrive.compiler.target import host
+from backdrive.backends.llvm_cpu.target import host
 
 
 @dataclass(frozen=True)

@@ -31,9 +31,9 @@ from .model import (
     Weld,
     load,
 )
-from .physics.gauss_seidel import ProjectedGaussSeidel
-from .physics.integrate import Midpoint, SemiImplicitEuler
-from .physics.interior_point import InteriorPoint
+from .physics.integrators.integrate import Midpoint, SemiImplicitEuler
+from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
+from .physics.solvers.interior_point import InteriorPoint
 from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed

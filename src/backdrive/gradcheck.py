@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from .model import State
-from .operators import unchecked_parameters
+from .runtime.autograd import unchecked_parameters
 from .simulator import Simulator
 from .trajectory import Trajectory
 

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from .model import State, checks
 from .physics.policy import HEAD, LAYER, LINEAR, RELU, ROWS, TANH
-from .physics.poses import POSE
+from .physics.tree.poses import POSE
 
 if TYPE_CHECKING:
     from .model import Model

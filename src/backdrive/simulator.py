@@ -10,20 +10,23 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
-from . import closed_loop, evaluation, operators
-from .call import Call
 from .contacts import Contacts
-from .model import Model, State, layout
-from .physics.contact import Stepping
-from .physics.gauss_seidel import ProjectedGaussSeidel
-from .physics.integrate import Integrator, Midpoint, SemiImplicitEuler
-from .physics.interior_point import InteriorPoint
-from .physics.poses import POSE
-from .physics.solve import Solver
+from .model import Model, State
+from .physics.constraints.constrain import Stepping
+from .physics.integrators.integrate import Integrator, Midpoint, SemiImplicitEuler
+from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
+from .physics.solvers.interior_point import InteriorPoint
+from .physics.solvers.solve import Solver
 from .physics.step import Scheme
+from .physics.tree.poses import POSE
 from .policy import MLP, Policy, Sensor
-from .program import Program, has_restitution
-from .tangent import Tangent, euler_jacobians, step_jacobians
+from .runtime import autograd as operators
+from .runtime import closed_loop
+from .runtime import execute as evaluation
+from .runtime.call import Call
+from .runtime.program import Program, has_restitution
+from .runtime.tangent import Tangent, euler_jacobians, step_jacobians
+from .schema import layout
 from .trajectory import Trajectory
 
 IMPACT_LINKS = 64  # up to so many, impacts="auto" makes bounces exact
@@ -386,7 +389,7 @@ class Simulator(nn.Module):
         self, q: Tensor, v: Tensor, wrenches: Tensor | None, constants: Tensor | None, names: str
     ) -> Contacts:
         """As `_constraint_forces`, in the sparse form."""
-        from .sparse.forces import contact_forces  # most do without
+        from .piles.forces import contact_forces
 
         unbatched, device = q.ndim == 2, q.device
         q, v = q.cpu(), v.cpu()
@@ -409,7 +412,7 @@ class Simulator(nn.Module):
 
 def _not_sparse(model: Model) -> str | None:
     """Why there is no sparse form; None if there is one."""
-    from .sparse.tables import unsupported  # most do without
+    from .piles.tables import unsupported
 
     if not model.npair:
         return "nothing can touch in it"

@@ -9,7 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 import backdrive as bd
-from backdrive import cli, experiments
+from backdrive import experiments
+from backdrive.cli.main import main as cli
 
 runner = CliRunner()
 

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 
-from backdrive.compiler import Integer, Ints, Kernel, Number, Rows, Table, run
+from backdrive.backends import Integer, Ints, Kernel, Number, Rows, Table, run
 
 DTYPES = {64: np.float64, 32: np.float32}
 LANES = (1, 2, 4, 8, 16)

@@ -8,7 +8,8 @@ import pytest
 from kernel_helpers import DTYPES, LANES, launch, make
 
 from backdrive import compiler as bd
-from backdrive.compiler import Floats, Integer, Ints, Known, Masked, Number, Rows, Table
+from backdrive.backends import Integer, Ints, Number, Rows, Table
+from backdrive.ir import Floats, Known, Masked
 
 X, Y, N, M = Rows("x"), Rows("y", writable=True), Integer("n"), Integer("m")
 WIDTH = 8

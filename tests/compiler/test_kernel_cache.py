@@ -10,9 +10,9 @@ import warnings
 import numpy as np
 import pytest
 
-from backdrive.compiler import Kernel, Rows, run
-from backdrive.compiler import cache as disk
-from backdrive.compiler.target import host
+from backdrive.backends import Kernel, Rows, run
+from backdrive.backends.llvm_cpu import cache as disk
+from backdrive.backends.llvm_cpu.target import host
 
 posix = pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
 

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from kernel_helpers import DTYPES, make
 
-from backdrive.compiler import Ints, Packs, Picked, Rows, lane_count, loop, pack_number, picked, run
-from backdrive.sparse.memory import Memory
+from backdrive.backends import Ints, Packs, Picked, Rows, run
+from backdrive.ir import lane_count, loop, pack_number, picked
+from backdrive.piles.memory import Memory
 
 CASES = [(64, 1), (64, 2), (64, 4), (64, 8), (32, 4), (32, 16)]
 

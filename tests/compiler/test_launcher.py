@@ -10,9 +10,9 @@ import pytest
 from kernel_helpers import DTYPES, compute, from_function, launch, make, same_bits
 
 from backdrive import compiler as bd
-from backdrive.compiler import Integer, Rows
-from backdrive.compiler import launch as launcher
-from backdrive.compiler.target import host
+from backdrive.backends import Integer, Rows
+from backdrive.backends.llvm_cpu import launch as launcher
+from backdrive.backends.llvm_cpu.target import host
 
 
 def work(x, y, n):

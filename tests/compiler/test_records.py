@@ -5,7 +5,8 @@ import pytest
 from kernel_helpers import LANES, launch, make
 
 from backdrive import compiler as bd
-from backdrive.compiler import Integer, Rows, TraceError
+from backdrive.backends import Integer, Rows
+from backdrive.ir import TraceError
 
 X, Y, N = Rows("x"), Rows("y", writable=True), Integer("n")
 WIDTH = 8

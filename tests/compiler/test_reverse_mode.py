@@ -9,7 +9,7 @@ from kernel_helpers import compute, from_function, launch, make
 from programs import INPUTS, bound, evaluate, program_lists
 
 from backdrive import compiler as bd
-from backdrive.compiler import Integer, Rows
+from backdrive.backends import Integer, Rows
 
 PYTHON_RAISES = (ZeroDivisionError, ValueError, OverflowError)
 

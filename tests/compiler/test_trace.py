@@ -8,10 +8,11 @@ import pytest
 from kernel_helpers import compute, from_function, launch, make
 
 from backdrive import compiler as bd
-from backdrive.compiler import Integer, Ints, Known, Number, Rows, Table, TraceError
-from backdrive.compiler.fuse import live_nodes
-from backdrive.compiler.graph import Graph
-from backdrive.compiler.memory import Storage
+from backdrive.backends import Integer, Ints, Number, Rows, Table
+from backdrive.ir import Known, TraceError
+from backdrive.ir.fuse import live_nodes
+from backdrive.ir.graph import Graph
+from backdrive.ir.memory import Storage
 
 
 @pytest.fixture

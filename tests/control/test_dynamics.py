@@ -6,7 +6,7 @@ from worlds import arm, craft, random, random_state, simulator, sled
 
 import backdrive as bd
 from backdrive.control import ILQR, Cost, Dynamics, SimulatedDynamics, TorchDynamics, optimize
-from backdrive.tangent import Tangent
+from backdrive.runtime.tangent import Tangent
 
 
 def test_displacements_of_states_with_quaternions():

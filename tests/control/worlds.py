@@ -5,7 +5,7 @@ import functools
 import torch
 
 import backdrive as bd
-from backdrive.tangent import Tangent
+from backdrive.runtime.tangent import Tangent
 
 
 def double(*values):

@@ -5,9 +5,10 @@ from typing import Any
 import numpy as np
 
 import backdrive.model as bd
-from backdrive.model import Kind, layout
-from backdrive.model.layout import LINK
+from backdrive.model import Kind
 from backdrive.model.rotations import about_axis, about_z, from_quaternion
+from backdrive.schema import layout
+from backdrive.schema.layout import LINK
 
 
 def motor_records(model: bd.Model, constants: Any = None) -> Any:

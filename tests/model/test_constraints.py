@@ -6,8 +6,8 @@ import pytest
 from records import equality_records, kinematics
 
 import backdrive.model as bd
-from backdrive.model import layout
-from backdrive.model.layout import EqualityKind, Kind
+from backdrive.schema import layout
+from backdrive.schema.layout import EqualityKind, Kind
 
 ALONG, ABOUT, DISTANCE = EqualityKind.ALONG, EqualityKind.ABOUT, EqualityKind.DISTANCE
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from records import shape_records
 
 import backdrive.model as bd
-from backdrive.model import layout
 from backdrive.model.geometry import CYLINDER_SIDES
 from backdrive.model.hull import HULL_VERTICES, HullTables, convex_tables
-from backdrive.model.layout import ShapeKind
+from backdrive.schema import layout
+from backdrive.schema.layout import ShapeKind
 
 
 def tables_of(model: bd.Model, shape: str) -> HullTables:

@@ -4,9 +4,10 @@ import pytest
 from records import kinematics, motor_records
 
 import backdrive.model as bd
-from backdrive.model import Kind, layout
+from backdrive.model import Kind
 from backdrive.model.links import Link, pack
 from backdrive.model.rotations import from_quaternion
+from backdrive.schema import layout
 
 MJCF = [
     "ant.xml", "humanoid.xml", "half_cheetah.xml", "hopper.xml", "walker2d.xml", "reacher.xml", "swimmer.xml",

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backdrive.model as bd
-from backdrive.model.layout import ShapeKind
+from backdrive.schema.layout import ShapeKind
 
 
 def names(model: bd.Model) -> set[frozenset[str]]:

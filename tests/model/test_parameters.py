@@ -9,7 +9,7 @@ import torch
 from records import motor_records
 
 import backdrive.model as bd
-from backdrive.model import layout
+from backdrive.schema import layout
 
 CODE = """
 import backdrive.model as bd

@@ -6,7 +6,8 @@ import torch
 from records import motor_records
 
 import backdrive.model as bd
-from backdrive.model import Kind, layout
+from backdrive.model import Kind
+from backdrive.schema import layout
 
 INF = math.inf
 

@@ -13,7 +13,7 @@ import torch
 from hypothesis import strategies as st
 
 import backdrive as bd
-from backdrive.model.layout import NQ, NV, Kind
+from backdrive.schema.layout import NQ, NV, Kind
 
 KINDS_3D = ("hinge", "slider", "ball", "planar", "free", "fixed")
 KINDS_2D = ("hinge", "slider", "planar", "fixed")

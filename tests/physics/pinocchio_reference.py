@@ -12,8 +12,8 @@ import pinocchio as pin
 from models import coordinates
 
 import backdrive as bd
-from backdrive.model import layout
-from backdrive.model.layout import LINK, Kind
+from backdrive.schema import layout
+from backdrive.schema.layout import LINK, Kind
 
 
 class Reference:

@@ -7,8 +7,8 @@ from contact_scenes import INTEGRATORS, parameters
 from impact_scenes import gradients_of
 
 import backdrive as bd
-from backdrive.model.layout import ARMATURE, COM, LINK, MASS
-from backdrive.physics.world import MANY, Alike
+from backdrive.physics.tree.world import MANY, Alike
+from backdrive.schema.layout import ARMATURE, COM, LINK, MASS
 
 BATCH, STEPS, DT = 3, 6, 1 / 60  # later, things clatter
 

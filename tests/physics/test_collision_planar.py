@@ -7,10 +7,11 @@ import pytest
 from hypothesis import given, settings
 from touching import NUMBERS, SEEDS, Meeting, about_z, check_motion, moved, numbers, solid
 
-from backdrive.compiler import Floats, Integer, Kernel, Rows, Table, run
-from backdrive.model.layout import ShapeKind
-from backdrive.physics.collision_planar import PAIRS_2D
-from backdrive.physics.solids import FAR, Hull, Solid
+from backdrive.backends import Integer, Kernel, Rows, Table, run
+from backdrive.ir import Floats
+from backdrive.physics.geometry.planar_pairs import PAIRS_2D
+from backdrive.physics.geometry.solids import FAR, Hull, Solid
+from backdrive.schema.layout import ShapeKind
 
 SPHERE, _, _, HULL, PLANE = ShapeKind
 KINDS = pytest.mark.parametrize("kinds", list(PAIRS_2D), ids=lambda kinds: "-".join(k.name for k in kinds))

@@ -10,10 +10,10 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from touching import NUMBERS, SEEDS, Meeting, about_y, about_z, axis_of, check_motion, moved, numbers, rotation, solid
 
-from backdrive.compiler import Kernel, Rows, run
-from backdrive.model.layout import ShapeKind
-from backdrive.physics.collision_round import PAIRS_ROUND, PARALLEL
-from backdrive.physics.solids import FAR, Solid
+from backdrive.backends import Kernel, Rows, run
+from backdrive.physics.geometry.round_pairs import PAIRS_ROUND, PARALLEL
+from backdrive.physics.geometry.solids import FAR, Solid
+from backdrive.schema.layout import ShapeKind
 
 SPHERE, CAPSULE, CYLINDER, _, PLANE = ShapeKind
 KINDS = pytest.mark.parametrize("kinds", list(PAIRS_ROUND), ids=lambda kinds: "-".join(k.name for k in kinds))

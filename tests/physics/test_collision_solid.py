@@ -9,12 +9,13 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from backdrive.compiler import Floats, Integer, Kernel, Rows, Table, run, vjp
+from backdrive.backends import Integer, Kernel, Rows, Table, run
+from backdrive.ir import Floats, vjp
 from backdrive.model.hull import convex_tables
-from backdrive.model.layout import ShapeKind
-from backdrive.physics.collision_hulls import BIAS, EDGES, INCIDENT
-from backdrive.physics.collision_solid import PAIRS_SOLID
-from backdrive.physics.solids import FAR, Hull, Solid
+from backdrive.physics.geometry.hull_pairs import BIAS, EDGES, INCIDENT
+from backdrive.physics.geometry.solid_pairs import PAIRS_SOLID
+from backdrive.physics.geometry.solids import FAR, Hull, Solid
+from backdrive.schema.layout import ShapeKind
 
 SPHERE, CAPSULE, CYLINDER, HULL, PLANE = ShapeKind
 I = np.eye(3)

@@ -7,16 +7,17 @@ from differences import weights
 from models import all_joints, random_controls, random_state, random_wrenches
 
 import backdrive as bd
-from backdrive.compiler import Floats, vjp
-from backdrive.physics import inverse, rollout
-from backdrive.physics import spatial as sp
-from backdrive.physics.bodies import body_moments
+from backdrive.ir import Floats, vjp
+from backdrive.physics import rollout
+from backdrive.physics.math import spatial as sp
+from backdrive.physics.math.spatial import BODY
 from backdrive.physics.policy import Given
-from backdrive.physics.poses import link_poses
-from backdrive.physics.spatial import BODY
 from backdrive.physics.step import Scheme, step
 from backdrive.physics.step_adjoint import step_adjoint
-from backdrive.physics.world import World, topology_table
+from backdrive.physics.tree import inverse
+from backdrive.physics.tree.bodies import body_moments
+from backdrive.physics.tree.poses import link_poses
+from backdrive.physics.tree.world import World, topology_table
 
 DT, STEPS = 0.01, 4
 INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)

@@ -9,7 +9,7 @@ import torch
 from models import FLOATING, IGNORE, MJCF, quaternions, random_inertia, random_quaternion, robot, robot_path
 
 import backdrive as bd
-from backdrive.model import layout
+from backdrive.schema import layout
 
 STEPS = 100
 TOLERANCE = 1e-10  # relative to the largest coordinate, or 1

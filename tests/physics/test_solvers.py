@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backdrive as bd
-from backdrive.compiler import Floats
-from backdrive.physics.complementarity import residual
-from backdrive.physics.linear import padded
-from backdrive.physics.solve import solve
-from backdrive.physics.system import INFINITE
+from backdrive.ir import Floats
+from backdrive.physics.constraints.delassus import INFINITE
+from backdrive.physics.math.linear import padded
+from backdrive.physics.solvers.complementarity import residual
+from backdrive.physics.solvers.solve import solve
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=60)

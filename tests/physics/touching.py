@@ -3,8 +3,8 @@
 import numpy as np
 from hypothesis import strategies as st
 
-from backdrive.compiler import vjp
-from backdrive.physics.solids import FAR, Solid
+from backdrive.ir import vjp
+from backdrive.physics.geometry.solids import FAR, Solid
 
 SEEDS = st.integers(0, 2**32 - 1)
 NUMBERS = 15  # of a solid

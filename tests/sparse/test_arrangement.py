@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backdrive.physics import sparse_kernels
-from backdrive.physics.sparse_packs import GROUP, OPEN, SET, SLOTS
-from backdrive.sparse.stages import Stage
+from backdrive.piles import kernels as sparse_kernels
+from backdrive.piles.packs import GROUP, OPEN, SET, SLOTS
+from backdrive.piles.stages import Stage
 
 NO_TOUCH, NO_SHAPE, NO_OLD = 9999, 8888, 7777
 

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from backdrive.compiler import Floats
+from backdrive.ir import Floats
 from backdrive.model.geometry import _cube
-from backdrive.physics.collision_boxes import search_boxes
-from backdrive.physics.collision_hulls import contacts_of_hulls, search_hulls
-from backdrive.physics.solids import Hull, Solid
+from backdrive.physics.geometry.box_pairs import search_boxes
+from backdrive.physics.geometry.hull_pairs import contacts_of_hulls, search_hulls
+from backdrive.physics.geometry.solids import Hull, Solid
 
 VERTICES, FACES, EDGES = (Floats(table.ravel()) for table in _cube())
 CUBE = Hull(8, VERTICES, len(_cube()[1]), FACES, 12, EDGES)

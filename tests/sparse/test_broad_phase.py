@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from piles import pile
 
 import backdrive as bd
-from backdrive.physics.contact import Stepping
+from backdrive.physics.constraints.constrain import Stepping
 from backdrive.physics.step import Scheme
-from backdrive.sparse.broad import overlapping
-from backdrive.sparse.memory import Memory
-from backdrive.sparse.step import Engine
-from backdrive.sparse.tables import Numbers
+from backdrive.piles.broad import overlapping
+from backdrive.piles.memory import Memory
+from backdrive.piles.step import Engine
+from backdrive.piles.tables import Numbers
 
 
 def pairs_of(boxes):

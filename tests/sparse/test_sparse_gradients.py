@@ -145,7 +145,7 @@ def test_truncated_gradients_are_cut():
 
 def test_gradients_do_not_need_what_the_rollout_kept():
     """The impulses before every step are kept for the backward pass; where they are gone, it finds them again."""
-    from backdrive.sparse import rollout
+    from backdrive.piles import rollout
 
     model = pile(10, dim=3)
     simulator = bd.Simulator(model, 0.01, sparse=True)
@@ -162,7 +162,7 @@ def test_gradients_do_not_need_what_the_rollout_kept():
 @pytest.mark.parametrize("most", [1.0, 3e5, 512e6])
 def test_steps_are_kept_as_far_as_there_is_room(most, monkeypatch):
     """Gradients have the same bits, whatever else is rolled out in between, in memory that others gave back."""
-    from backdrive.sparse import rollout
+    from backdrive.piles import rollout
 
     model = pile(10, dim=3)
     simulator = bd.Simulator(model, 0.01, sparse=True)

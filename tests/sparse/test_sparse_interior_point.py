@@ -7,13 +7,13 @@ from piles import pile, settled, tower
 from test_sparse_gradients import PARAMETERS, check
 
 import backdrive as bd
-from backdrive.physics.contact import Stepping
+from backdrive.physics.constraints.constrain import Stepping
 from backdrive.physics.step import Scheme
-from backdrive.sparse.interior_point import solve
-from backdrive.sparse.network import Network
-from backdrive.sparse.pivoting import solve_by_pivoting
-from backdrive.sparse.rollout import World
-from backdrive.sparse.step import Engine
+from backdrive.piles.interior_point import solve
+from backdrive.piles.network import Network
+from backdrive.piles.pivoting import solve_by_pivoting
+from backdrive.piles.rollout import World
+from backdrive.piles.step import Engine
 
 SOLVER = bd.InteriorPoint()
 

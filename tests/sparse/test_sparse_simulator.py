@@ -8,10 +8,10 @@ import torch
 from piles import pile, settled
 
 import backdrive as bd
-from backdrive.physics.contact import Stepping
+from backdrive.physics.constraints.constrain import Stepping
 from backdrive.physics.step import Scheme
-from backdrive.sparse.rollout import World
-from backdrive.sparse.step import Engine
+from backdrive.piles.rollout import World
+from backdrive.piles.step import Engine
 
 
 def test_auto_takes_it_for_many_free_bodies():

@@ -15,7 +15,7 @@ from scenes import ALL, arm, chain, puck, randn, random_controls, random_state, 
 from torch import Tensor
 
 import backdrive as bd
-from backdrive.physics.poses import POSE
+from backdrive.physics.tree.poses import POSE
 
 INTEGERS = (-(2**63), -(2**31), -7, -1, 0, 1, 2, 3, 5, 64, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**64, 10**30)
 STRINGS = ("", "mass", "mass,com", "mas", ",", ",,mass", "rollout", "poses", "rollout_adjoint", "\0", "é" * 1000)

@@ -5,8 +5,8 @@ import torch
 from scenes import ALL, arm, chain, leaves, random_controls, random_state, simulator
 
 import backdrive as bd
-from backdrive.model.layout import NQ, NV, Kind
-from backdrive.tangent import step_jacobians
+from backdrive.runtime.tangent import step_jacobians
+from backdrive.schema.layout import NQ, NV, Kind
 
 EVERY_SCENE = pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
 INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)

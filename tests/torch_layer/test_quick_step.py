@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import backdrive as bd
-from backdrive import operators
+from backdrive.runtime import autograd as operators
 
 
 def arm(dim: int) -> bd.Model:

@@ -288,7 +288,7 @@ def test_opcheck(form):
 @pytest.mark.parametrize("form", ["rollout", "end", "checkpoint", "forward", "inverse", "poses"])
 def test_the_operator_is_the_function(form):
     """Registered, its results and gradients are those of the functions that run outside of torch.compile."""
-    from backdrive import operators
+    from backdrive.runtime import autograd as operators
 
     arguments = operator_arguments(arm, form)
     inputs = [x for x in arguments if isinstance(x, torch.Tensor)]

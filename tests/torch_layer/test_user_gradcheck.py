@@ -5,8 +5,8 @@ import torch
 from scenes import ALL, arm, chain, pendulum, random_controls, random_state, random_wrenches, simulator
 
 import backdrive as bd
-from backdrive import evaluation
 from backdrive.gradcheck import GradcheckReport, Row
+from backdrive.runtime import execute as evaluation
 
 STEPS = 4
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import Scalar, absolute, carry, clip, loop, maximum, memory, select, sqrt, while_any
+from ..ir import Scalar, absolute, carry, clip, loop, maximum, memory, select, sqrt, while_any
 
 MAX_ITERATIONS = 30
 HALVINGS = 15

@@ -15,26 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..compiler import (
-    Executable,
-    Graph,
-    Integer,
-    Kernel,
-    Number,
-    Rows,
-    Scalar,
-    Table,
-    carry,
-    is_constant,
-    is_finite,
-    loop,
-    replay,
-    run,
-    select,
-    to_float,
-    vjp,
-)
-from ..compiler.kernel import Argument
+from ..backends import Executable, Integer, Kernel, Number, Rows, Table, run
+from ..backends.llvm_cpu.kernel import Argument
+from ..ir import Graph, Scalar, carry, is_constant, is_finite, loop, replay, select, to_float, vjp
 from .symbols import Formula
 
 MOST_WORK = 40_000  # nodes times derivatives: beyond, compilation takes seconds

@@ -20,7 +20,8 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler import Executable, Integer, Kernel, Rows, is_finite, loop, memory, run, select
+from ..backends import Executable, Integer, Kernel, Rows, run
+from ..ir import is_finite, loop, memory, select
 from .boxqp import factor, inner, solve_box, substitute
 
 Array = np.ndarray

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..compiler import Graph, Scalar, TraceError, Value, atan2, clip, cos, select, sin, sqrt, tanh
+from ..ir import Graph, Scalar, TraceError, Value, atan2, clip, cos, select, sin, sqrt, tanh
 
 Array = np.ndarray
 

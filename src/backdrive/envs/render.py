@@ -46,7 +46,7 @@ class Planar:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
 
-        from ..view import draw  # says what to install
+        from ..view import draw
 
         self._draw, self._task = draw, task
         self._figure = Figure(figsize=(width / DPI, height / DPI), dpi=DPI, facecolor="white")

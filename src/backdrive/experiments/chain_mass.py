@@ -157,7 +157,7 @@ def run(run: Run) -> None:
 
 
 def film(run: Run, world: World) -> None:
-    from ..view import animate  # an extra
+    from ..view import animate
 
     what = "film"
 

@@ -1,8 +1,8 @@
 """What a world is: scenes, shapes, joints, motors, parameters, states, and loaders of robot files."""
 
+from ..schema.layout import Kind
 from .constraints import Constraint, Distance, Lock, Weld
 from .joints import Ball, Fixed, Free, Hinge, Joint, Planar, Slider
-from .layout import Kind
 from .load import load
 from .model import Model
 from .motors import Motor, PositionServo, VelocityServo

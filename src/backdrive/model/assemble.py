@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from . import checks, layout
+from ..schema import layout
+from . import checks
 from .parameters import ParameterInfo
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..schema.layout import EqualityKind, Kind
 from . import checks
 from .joints import Joint
-from .layout import EqualityKind, Kind
 from .links import Equality
 
 Array = np.ndarray

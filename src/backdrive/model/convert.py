@@ -8,7 +8,7 @@ from dataclasses import replace
 import mujoco
 import numpy as np
 
-from .layout import EqualityKind, Kind
+from ..schema.layout import EqualityKind, Kind
 from .links import Actuator, Equality, Inertial, Link, motor_record, pack
 from .model import Model
 from .motors import Motor

@@ -18,10 +18,10 @@ from typing import Any
 import numpy as np
 import torch
 
+from ..schema.layout import Kind
 from . import checks
 from .constraints import Constraint, Distance, Lock, Weld
 from .joints import Ball, Fixed, Free, Hinge, Joint, Planar, Slider
-from .layout import Kind
 from .motors import Motor, PositionServo, VelocityServo
 from .scene import PLANAR_DOFS, Scene
 from .shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, PlacedShape, Polygon, Shape, Sphere

@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import layout
+from ..schema import layout
+from ..schema.layout import ShapeKind
 from .hull import HullTables, convex_tables, hull_tables
-from .layout import ShapeKind
 from .shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, PlacedShape, Polygon, Shape, Sphere
 
 Array = np.ndarray

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from ..schema.layout import NQ, Kind
 from . import checks
-from .layout import NQ, Kind
 
 
 @dataclass(frozen=True, kw_only=True)

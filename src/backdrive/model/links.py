@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from . import layout
+from ..schema import layout
+from ..schema.layout import NQ, NV, EqualityKind, Kind
 from .geometry import geometry, in_world
-from .layout import NQ, NV, EqualityKind, Kind
 from .model import Model
 from .pairs import Connection, Neighbours, contact_pairs
 from .shapes import HalfSpace, PlacedShape

@@ -12,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from . import assemble, checks, layout
-from .layout import NQ, NV, Kind
+from ..schema import layout
+from ..schema.layout import NQ, NV, Kind
+from . import assemble, checks
 from .parameters import ParameterTable, parameter_table
 from .shapes import PlacedShape
 from .state import State

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .layout import Kind, ShapeKind
+from ..schema.layout import Kind, ShapeKind
 from .shapes import PlacedShape
 
 Array = np.ndarray

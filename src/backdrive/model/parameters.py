@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from . import checks, layout
+from ..schema import layout
+from ..schema.layout import LINK, NQ, Kind, ShapeKind
+from . import checks
 from .geometry import size_names
-from .layout import LINK, NQ, Kind, ShapeKind
 
 if TYPE_CHECKING:
     from .model import Model

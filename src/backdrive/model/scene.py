@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
+from ..schema.layout import Kind
 from . import checks
 from .constraints import WORLD, Constraint, Frame, Weld, joint_equations
 from .joints import Joint
-from .layout import Kind
 from .links import Equality, pack
 from .model import Model
 from .motors import Motor

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from ..schema.layout import INERTIA_INDEX, NQ, NV, Kind
 from . import checks
 from .constraints import Constraint
 from .joints import Free, Hinge, Joint, Planar, Slider
-from .layout import INERTIA_INDEX, NQ, NV, Kind
 from .links import Actuator, Link, rest_position
 from .motors import Motor
 from .rotations import from_orientation

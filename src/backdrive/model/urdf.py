@@ -10,8 +10,8 @@ from __future__ import annotations
 import mujoco
 import numpy as np
 
+from ..schema.layout import INERTIA_INDEX
 from . import checks
-from .layout import INERTIA_INDEX
 from .links import Inertial
 from .rotations import from_quaternion
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..compiler import Scalar, loop, memory
-from .arrays import copy, zero
-from .bodies import body_moments
-from .contact import FORCE
+from ..ir import Scalar, loop, memory
+from .constraints.constrain import FORCE
+from .math.arrays import copy, zero
 from .rollout import BackwardSweep, Driver, at_time, no_impulses
 from .step import Scheme, step
-from .world import World
+from .tree.bodies import body_moments
+from .tree.world import World
 
 
 def forces(

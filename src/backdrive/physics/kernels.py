@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from ..compiler import Integer, Ints, Kernel, Known, Masked, Number, Rows, Table
-from . import contact_forces, inverse, jacobian, poses, rollout
-from .constraints import Constraints
-from .integrate import SemiImplicitEuler
+from ..backends import Integer, Ints, Kernel, Number, Rows, Table
+from ..ir import Known, Masked
+from . import contact_forces, rollout
+from . import step_jacobian as jacobian
+from .constraints.rows import Constraints
+from .constraints.tables import Tables
+from .integrators.integrate import SemiImplicitEuler
 from .policy import Given, Network, NetworkTables, Watching
 from .step import Scheme
-from .tables import Tables
-from .world import Alike, World, topology_table
+from .tree import inverse, poses
+from .tree.world import Alike, World, topology_table
 
 
 @dataclass(frozen=True)

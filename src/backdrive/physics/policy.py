@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from ..compiler import carry, counters, loop, maximum, memory, select, tanh, when, workspace
-from .arrays import add_to, copy, local, zero
-from .poses import link_poses, link_poses_adjoint, pose_size
-from .world import World
+from ..ir import carry, counters, loop, maximum, memory, select, tanh, when, workspace
+from .math.arrays import add_to, copy, local, zero
+from .tree.poses import link_poses, link_poses_adjoint, pose_size
+from .tree.world import World
 
 ROWS = 8  # of a matrix that are computed together; matrices are padded to a multiple, and stored [n / ROWS, m, ROWS]
 HEAD = 7  # layers; their records; observations of the state, of poses; their pairs; the output; 1 if there are biases

@@ -5,19 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from ..compiler import Scalar, carry, clip, is_finite, loop, memory, minimum, select, switch, when, workspace
-from .adjoint import Bars, bodies_adjoint
-from .arrays import add_to, copy, gradient_memory, local, zero
-from .bodies import body_moments
-from .contact_adjoint import all_constants
-from .impulses import Impulses
-from .joints import JOINTS, Joint
+from ..ir import Scalar, carry, clip, is_finite, loop, memory, minimum, select, switch, when, workspace
+from .constraints.constrain_adjoint import all_constants
+from .constraints.warm_start import Impulses
+from .math.arrays import add_to, copy, gradient_memory, local, zero
+from .math.spatial import BODY
 from .policy import Given, Network
-from .solve import recalls
-from .spatial import BODY
+from .solvers.solve import recalls
 from .step import Scheme, step
 from .step_adjoint import step_adjoint
-from .world import World
+from .tree.bodies import body_moments
+from .tree.dynamics_adjoint import Bars, bodies_adjoint
+from .tree.joints import JOINTS, Joint
+from .tree.world import World
 
 Driver = Given | Network  # has the controls of every step
 STATUS = (2, 6, 10)  # numbers of a step's status: without constraints, with them, and with impacts

@@ -5,19 +5,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from ..compiler import Scalar, any_lane, loop, maximum, memory, select, to_float, when, while_any, workspace
-from .arrays import axpy, copy, zero
-from .bodies import Bodies
-from .collision import Contacts, find_contacts
-from .contact import Constrained, Stepping, Times, add_forces, constrain
-from .dynamics import Dynamics, forward_dynamics
-from .impact import Impacts
-from .impact_time import advance, first_impact
-from .impulses import Impulses
-from .integrate import Integrator, Midpoint, move
-from .poses import link_poses, pose_size
-from .spatial import Vec
-from .world import World
+from ..ir import Scalar, any_lane, loop, maximum, memory, select, to_float, when, while_any, workspace
+from .constraints.constrain import Constrained, Stepping, Times, add_forces, constrain
+from .constraints.warm_start import Impulses
+from .geometry.collision import Contacts, find_contacts
+from .impacts.impact import Impacts
+from .impacts.time_of_impact import advance, first_impact
+from .integrators.integrate import Integrator, Midpoint, move
+from .math.arrays import axpy, copy, zero
+from .math.spatial import Vec
+from .tree.bodies import Bodies
+from .tree.dynamics import Dynamics, forward_dynamics
+from .tree.poses import link_poses, pose_size
+from .tree.world import World
 
 FOREVER = 1e30  # s
 HITTING = 1024.0  # what hits is told in such a part of the number of modes: sums of these are exact

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ..compiler import (
+from ..ir import (
     Scalar,
     any_lane,
     carry,
@@ -35,23 +35,23 @@ from ..compiler import (
     while_any,
     workspace,
 )
-from . import spatial as sp
-from .adjoint import Bars, dynamics_adjoint, joint_inertia_adjoint, power_adjoint
-from .arrays import add_to, axpy, copy, gradient_memory, zero
-from .bodies import Bodies
-from .collision import TOUCH, contacts_adjoint
-from .constraints import Constraints
-from .contact import FORCE, power_of_forces
-from .contact_adjoint import ConstraintAdjoint, all_constants
-from .dynamics import Dynamics
-from .impact import Impacts
-from .impulses import Impulses
-from .integrate import Midpoint, move
-from .joints import JOINTS, Joint
-from .linear import TILE
-from .poses import link_poses, link_poses_adjoint, pose_size
+from .constraints.constrain import FORCE, power_of_forces
+from .constraints.constrain_adjoint import ConstraintAdjoint, all_constants
+from .constraints.rows import Constraints
+from .constraints.warm_start import Impulses
+from .geometry.collision import TOUCH, contacts_adjoint
+from .impacts.impact import Impacts
+from .integrators.integrate import Midpoint, move
+from .math import spatial as sp
+from .math.arrays import add_to, axpy, copy, gradient_memory, zero
+from .math.linear import TILE
 from .step import Passage, Scheme, Stretch, most_stretches, pass_stretch, stretch
-from .world import World
+from .tree.bodies import Bodies
+from .tree.dynamics import Dynamics
+from .tree.dynamics_adjoint import Bars, dynamics_adjoint, joint_inertia_adjoint, power_adjoint
+from .tree.joints import JOINTS, Joint
+from .tree.poses import link_poses, link_poses_adjoint, pose_size
+from .tree.world import World
 
 
 def step_adjoint(

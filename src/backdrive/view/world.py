@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ..model import Kind, Model, layout
-from ..model.layout import LINK, NQ, EqualityKind, ShapeKind
+from ..model import Kind, Model
+from ..schema import layout
+from ..schema.layout import LINK, NQ, EqualityKind, ShapeKind
 
 Array = np.ndarray
 

@@ -17,18 +17,7 @@ from ...model import Box, Circle, HalfSpace, Model, Scene, Slider, State
 from ...simulator import Simulator
 from ...trajectory import Trajectory
 from .paddle import Paddle
-from .perception import (
-    BALL,
-    BRICK,
-    BRICKS_TOP,
-    COLUMNS,
-    LEFT,
-    PADDLE_HEIGHT,
-    PADDLE_TOP,
-    RIGHT,
-    ROWS,
-    TOP,
-)
+from .perception import BALL, BRICK, BRICKS_TOP, COLUMNS, LEFT, PADDLE_HEIGHT, PADDLE_TOP, RIGHT, ROWS, TOP
 
 Array = np.ndarray
 

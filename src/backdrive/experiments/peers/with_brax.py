@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from brax.generalized import pipeline
 from brax.io import mjcf
 
-from . import with_jax  # its settings  # noqa: F401
+from . import with_jax  # noqa: F401
 
 BATCH_SETTINGS = "jit, vmap, CPU, generalized pipeline, float64"
 

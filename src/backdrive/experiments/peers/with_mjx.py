@@ -12,7 +12,7 @@ import mujoco
 import numpy as np
 from mujoco import mjx
 
-from .with_jax import buffers  # and its settings
+from .with_jax import buffers
 
 ITERATIONS, LINE_SEARCH = 1, 4
 SETTINGS = (

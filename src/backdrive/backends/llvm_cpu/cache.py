@@ -1,0 +1,136 @@
+"""Compiled kernels on disk.
+
+A key is a hash over everything that the machine code depends on: this package's own source, the kernel's name and
+options, the model (of specialised kernels), the processor and LLVM. A cached kernel needs no tracing.
+
+Machine code is only taken from a place that nobody else can write to: the directory and the file must belong to this
+user and be writable by no one else; otherwise the cache is not used, and a warning says so. Every file carries its
+key and a checksum, and is written under another name first: a truncated, corrupted or foreign file is compiled anew.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_MAGIC = b"backdrive kernel 1\n"
+_SOURCES = (
+    "ir/**/*.py", "backends/**/*.py", "schema/**/*.py", "model/**/*.py", "physics/**/*.py", "piles/**/*.py",
+    "control/boxqp.py", "control/formulas.py", "control/riccati.py",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Entry:
+    code: bytes  # an object file
+    scratch: Any  # size of the scratch memory: an expression of the integer arguments
+    operations: int  # SIMD instructions, about
+
+
+def directory() -> Path:
+    """``$BACKDRIVE_CACHE``, or ``backdrive`` in the user's cache directory."""
+    if path := os.environ.get("BACKDRIVE_CACHE"):
+        return Path(path)
+    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
+    return Path(base) / "backdrive"
+
+
+@functools.cache
+def _source_hash() -> str:
+    """Over the package's source: any change of physics or compiler makes every cached kernel stale."""
+    root = Path(__file__).parents[2]
+    digest = hashlib.sha256()
+    for path in sorted(p for pattern in _SOURCES for p in root.glob(pattern)):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    return digest.hexdigest()
+
+
+def key(*parts: Any) -> str:
+    import llvmlite.binding as llvm
+
+    text = repr((_source_hash(), llvm.llvm_version_info, *parts))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def load(key: str) -> Entry | None:
+    """The entry of `key`, if a sound file of a trusted place has it."""
+    if not _trusted_directory(create=False):
+        return None
+    try:
+        descriptor = os.open(directory() / key, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0))
+        with open(descriptor, "rb") as file:
+            if not _private(os.fstat(descriptor)):
+                return None
+            content = file.read()
+    except OSError:
+        return None
+    return _parse(content, key)
+
+
+def _parse(content: bytes, key: str) -> Entry | None:
+    start = len(_MAGIC) + 64
+    digest = content[len(_MAGIC) : start]
+    payload = content[start:]
+    if not content.startswith(_MAGIC) or hashlib.sha256(payload).hexdigest().encode() != digest:
+        return None
+    header, _, code = payload.partition(b"\n")
+    try:
+        fields = json.loads(header)
+        return Entry(code, fields["scratch"], fields["operations"]) if fields["key"] == key else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def store(key: str, entry: Entry) -> None:
+    """Write an entry; a cache that cannot be written is no error."""
+    if not _trusted_directory(create=True):
+        return
+    header = json.dumps({"key": key, "scratch": entry.scratch, "operations": entry.operations}).encode()
+    payload = header + b"\n" + entry.code
+    content = _MAGIC + hashlib.sha256(payload).hexdigest().encode() + payload
+    with contextlib.suppress(OSError):
+        descriptor, name = tempfile.mkstemp(dir=directory(), prefix=".writing-")
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(content)
+            os.replace(name, directory() / key)
+        except OSError:
+            os.unlink(name)
+
+
+def _trusted_directory(create: bool) -> bool:
+    path = directory()
+    try:
+        if create:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError:
+        return False
+    if not stat.S_ISDIR(status.st_mode) or not _private(status):
+        _warn_once(
+            f"the kernel cache {path} belongs to or can be written by another user: it is not used, and kernels are "
+            "compiled anew in every process (set BACKDRIVE_CACHE to a directory of your own)"
+        )
+        return False
+    return True
+
+
+def _private(status: os.stat_result) -> bool:
+    """Belongs to this user, and nobody else can write to it."""
+    if not hasattr(os, "geteuid"):  # Windows: the user's profile directory is private by default
+        return True
+    return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=4)

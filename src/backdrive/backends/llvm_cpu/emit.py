@@ -1,0 +1,414 @@
+"""From a graph to LLVM IR (text): one function per traced function."""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+import numpy as np
+
+from ...ir.fuse import fuse, live_nodes
+from ...ir.graph import Graph, Node, Region, Value, traced
+from ...ir.memory import Storage
+
+_BINARY = {
+    "add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv",
+    "iadd": "add nsw", "isub": "sub nsw", "imul": "mul nsw", "idiv": "sdiv", "irem": "srem", "and": "and", "or": "or",
+}  # fmt: skip
+_COMPARE = {
+    "flt": "fcmp olt", "fle": "fcmp ole", "feq": "fcmp oeq",
+    "ilt": "icmp slt", "ile": "icmp sle", "ieq": "icmp eq",
+}  # fmt: skip
+_INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "round": "rint"}
+
+
+class Types:
+    """LLVM types for floats of `bits` in registers of `lanes`."""
+
+    def __init__(self, bits: int, lanes: int) -> None:
+        self.bits, self.lanes = bits, lanes
+        self.element = {32: "float", 64: "double"}[bits]
+        vector = f"<{lanes} x {{}}>" if lanes > 1 else "{}"
+        self.of = {"f": vector.format(self.element), "b": vector.format("i1"), "i": "i64", "c": "i1"}
+        self.suffix = (f"v{lanes}" if lanes > 1 else "") + f"f{bits}"
+        self.alignment = {"lanes": min(64, lanes * bits // 8), "rows": bits // 8, "table": bits // 8, "ints": 8}
+        self.memory = {"lanes": self.of["f"], "ints": "i64"} | dict.fromkeys(("rows", "table"), self.element)
+
+    def constant(self, x: Any, type: str) -> str:
+        if type == "i":
+            return str(int(x))
+        if type in "bc":
+            word = "true" if x else "false"
+            return word if type == "c" or self.lanes == 1 else f"splat (i1 {word})"
+        number = float(np.float32(x)) if self.bits == 32 else float(x)
+        word = "0x" + struct.pack(">d", number).hex().upper()
+        return word if self.lanes == 1 else f"splat ({self.element} {word})"
+
+
+class FunctionEmitter:
+    """Writes the body of one traced function.
+
+    Names in the text: ``%t7`` node 7, ``%q`` argument or array q, ``%q.2`` lane 2's row of q, ``%x9`` temporaries.
+    `numbers`: the constants of the module, collected here.
+    """
+
+    def __init__(self, graph: Graph, types: Types, numbers: dict[str, int]) -> None:
+        self.graph, self.types, self.numbers = graph, types, numbers
+        self.lines: list[str] = []
+        self.declarations: set[str] = set()
+        self.live = live_nodes(graph)
+        self.fused = fuse(graph, self.live)
+        self.operations = sum(self.live)
+        self._temporaries = 0
+        self._block = "start"
+        self._loop_exits: list[str] = []
+
+    def body(self) -> list[str]:
+        self._region(self.graph.body)
+        return self.lines
+
+    # ------------------------------------------------------------------------------------------ helpers
+
+    def _line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def _label(self, name: str) -> None:
+        self._line(f"{name}:")
+        self._block = name
+
+    def _fresh(self) -> str:
+        self._temporaries += 1
+        return f"%x{self._temporaries}"
+
+    def _define(self, text: str, name: str | None = None) -> str:
+        name = name or self._fresh()
+        self._line(f"{name} = {text}")
+        return name
+
+    def _operand(self, x: Any, type: str) -> str:
+        if traced(x):
+            return f"%t{x.index}"
+        word = self.types.constant(x, type)
+        if type != "f" or self.types.lanes == 1 or x == 0:
+            return word
+        # Loaded as a whole register where it is used: arithmetic then takes it as a memory operand, while LLVM would
+        # broadcast a constant by an instruction of its own.
+        vector, index = self.types.of["f"], self.numbers.setdefault(word, len(self.numbers))
+        address = f"getelementptr ({vector}, ptr @numbers, i64 {index})"
+        return self._define(f"load {vector}, ptr {address}, align {self.types.alignment['lanes']}")
+
+    def _floats(self, args: Any) -> list[str]:
+        return [self._operand(a, "f") for a in args]
+
+    def _intrinsic(self, name: str, operands: list[str], result: str | None = None) -> str:
+        vector = self.types.of["f"]
+        function = f"@llvm.{name}.{self.types.suffix}"
+        self.declarations.add(f"declare {vector} {function}({', '.join([vector] * len(operands))})")
+        arguments = ", ".join(f"{vector} {x}" for x in operands)
+        return self._define(f"call {vector} {function}({arguments})", result)
+
+    def _broadcast(self, scalar: str, result: str) -> None:
+        types = self.types
+        vector = types.of["f"]
+        if types.lanes == 1:
+            self._define(f"fadd {types.element} {scalar}, {types.constant(-0.0, 'f')}", result)
+            return
+        first = self._define(f"insertelement {vector} poison, {types.element} {scalar}, i32 0")
+        self._define(f"shufflevector {vector} {first}, {vector} poison, <{types.lanes} x i32> zeroinitializer", result)
+
+    def _address(self, base: str, storage: Storage, symbol: Value | None, offset: int) -> str:
+        element = self.types.memory[storage.kind]
+        if symbol is not None:
+            base = self._define(f"getelementptr inbounds {element}, ptr {base}, i64 %t{symbol.index}")
+        if offset:
+            base = self._define(f"getelementptr inbounds {element}, ptr {base}, i64 {offset}")
+        return base
+
+    # ------------------------------------------------------------------------------------------ nodes
+
+    def _region(self, region: Region) -> None:
+        nodes = [index for index in region.nodes if self.live[index]]
+        position = 0
+        while position < len(nodes):
+            block = self._row_block(nodes, position)
+            if block:
+                self._emit_row_block(nodes[position : position + block])
+                position += block
+            else:
+                self._node(nodes[position], self.graph.nodes[nodes[position]])
+                position += 1
+
+    def _row_block(self, nodes: list[int], position: int) -> int:
+        """The number of lanes, if so many nodes from here on load or store consecutive elements of rows; else 0.
+
+        They then are one square block, moved by whole registers and transposed. Padded rows have whole blocks always:
+        there, as many nodes as there are.
+        """
+        lanes = self.types.lanes
+        first = self.graph.nodes[nodes[position]]
+        if lanes == 1 or first.op not in ("load", "store") or first.args[0].kind != "rows":
+            return 0
+        block = [self.graph.nodes[index] for index in nodes[position : position + lanes]]
+        storage, symbol, offset = first.args[:3]
+        count = 0
+        for k, node in enumerate(block):
+            same_rows = node.op == first.op and node.args[0] == storage and node.args[2] == offset + k
+            if not (same_rows and node.args[1] is symbol):
+                break
+            count += 1
+        return count if count == lanes or (storage.padded and offset % lanes == 0) else 0
+
+    def _emit_row_block(self, nodes: list[int]) -> None:
+        types, first = self.types, self.graph.nodes[nodes[0]]
+        storage, symbol, offset = first.args[:3]
+        vector, align = types.of["f"], types.alignment["rows"]
+        rows = [self._address(f"%{storage.name}.{lane}", storage, symbol, offset) for lane in range(types.lanes)]
+        if first.op == "load":
+            values = [self._define(f"load {vector}, ptr {row}, align {align}") for row in rows]
+            names = [f"%t{index}" for index in nodes]
+            self._transpose(values, names + [self._fresh() for _ in range(types.lanes - len(nodes))])
+        else:
+            values = [self._operand(self.graph.nodes[index].args[3], "f") for index in nodes]
+            values += [types.constant(0.0, "f")] * (types.lanes - len(nodes))
+            for row, value in zip(rows, self._transpose(values), strict=True):
+                self._line(f"store {vector} {value}, ptr {row}, align {align}")
+
+    def _transpose(self, values: list[str], results: list[str] | None = None) -> list[str]:
+        """As many registers as lanes, transposed: halves of blocks are exchanged, for blocks of all sizes."""
+        lanes, vector = self.types.lanes, self.types.of["f"]
+        size = lanes // 2
+        while size:
+            exchanged = list(values)
+            for i in (i for i in range(lanes) if not i & size):
+                low = [j if j % (2 * size) < size else lanes + j - size for j in range(lanes)]
+                high = [j + size if j % (2 * size) < size else lanes + j for j in range(lanes)]
+                for k, mask in ((i, low), (i + size, high)):
+                    words = ", ".join(f"i32 {j}" for j in mask)
+                    name = results[k] if size == 1 and results else None
+                    exchanged[k] = self._define(
+                        f"shufflevector {vector} {values[i]}, {vector} {values[i + size]}, <{lanes} x i32> <{words}>",
+                        name,
+                    )
+            values, size = exchanged, size // 2
+        return values
+
+    def _node(self, index: int, node: Node) -> None:
+        op, args, type = node
+        result, types = f"%t{index}", self.types
+        if index in self.fused:
+            self._fused_multiply_add(op, args, self.fused[index], result)
+        elif op in _BINARY:
+            a, b = (self._operand(x, type or "f") for x in args)
+            self._define(f"{_BINARY[op]} {types.of[type or 'f']} {a}, {b}", result)
+        elif op in _COMPARE:
+            a, b = (self._operand(x, op[0]) for x in args)
+            self._define(f"{_COMPARE[op]} {types.of[op[0]]} {a}, {b}", result)
+        elif op in _INTRINSIC:
+            self._intrinsic(_INTRINSIC[op], self._floats(args), result)
+        else:
+            getattr(self, "_emit_" + op)(result, args, type)
+
+    def _fused_multiply_add(self, op: str, args: tuple, product: int, result: str) -> None:
+        """a b + c, and with signs: a b - c = fma(a, b, -c), c - a b = fma(-a, b, c)."""
+        vector = self.types.of["f"]
+        a, b = self._floats(args[product].node.args)
+        c = self._operand(args[1 - product], "f")
+        if op == "sub" and product == 0:
+            c = self._define(f"fneg {vector} {c}")
+        elif op == "sub":
+            a = self._define(f"fneg {vector} {a}")
+        self._intrinsic("fma", [a, b, c], result)
+
+    def _emit_parameter(self, result: str, args: tuple, type: str) -> None:
+        self._define(f"freeze {self.types.of[type]} %{args[0]}", result)
+
+    def _emit_neg(self, result: str, args: tuple, type: str) -> None:
+        self._define(f"fneg {self.types.of['f']} {self._operand(args[0], 'f')}", result)
+
+    def _emit_min(self, result: str, args: tuple, type: str, relation: str = "olt") -> None:
+        vector, (a, b) = self.types.of["f"], self._floats(args)
+        mask = self._define(f"fcmp {relation} {vector} {a}, {b}")
+        self._define(f"select {self.types.of['b']} {mask}, {vector} {a}, {vector} {b}", result)
+
+    def _emit_imin(self, result: str, args: tuple, type: str) -> None:
+        a, b = (self._operand(x, "i") for x in args)
+        smaller = self._define(f"icmp slt i64 {a}, {b}")
+        self._define(f"select i1 {smaller}, i64 {a}, i64 {b}", result)
+
+    def _emit_max(self, result: str, args: tuple, type: str) -> None:
+        self._emit_min(result, args, type, "ogt")
+
+    def _emit_select(self, result: str, args: tuple, type: str) -> None:
+        vector, condition = self.types.of["f"], args[0]
+        a, b = self._floats(args[1:])
+        self._define(
+            f"select {self.types.of[condition.type]} {self._operand(condition, condition.type)}, "
+            f"{vector} {a}, {vector} {b}",
+            result,
+        )
+
+    def _emit_not(self, result: str, args: tuple, type: str) -> None:
+        self._define(
+            f"xor {self.types.of[type]} {self._operand(args[0], type)}, {self.types.constant(True, type)}", result
+        )
+
+    def _emit_any(self, result: str, args: tuple, type: str) -> None:
+        mask, lanes = self._operand(args[0], "b"), self.types.lanes
+        if lanes == 1:
+            self._define(f"or i1 {mask}, false", result)
+        else:
+            word = self._define(f"bitcast {self.types.of['b']} {mask} to i{lanes}")
+            self._define(f"icmp ne i{lanes} {word}, 0", result)
+
+    def _emit_to_float(self, result: str, args: tuple, type: str) -> None:
+        self._broadcast(self._define(f"sitofp i64 {self._operand(args[0], 'i')} to {self.types.element}"), result)
+
+    def _emit_odd(self, result: str, args: tuple, type: str) -> None:
+        """args[1] where bit 0 of the mantissa of args[0] is set, else args[2]."""
+        word = self._shifted_bit(args[0], 0)
+        vector, integers = self.types.of["f"], self._integers()
+        mask = self._define(f"icmp slt {integers} {word}, {self._integer(0)}")
+        a, b = self._floats(args[1:])
+        self._define(f"select {self.types.of['b']} {mask}, {vector} {a}, {vector} {b}", result)
+
+    def _emit_flip(self, result: str, args: tuple, type: str) -> None:
+        """-args[1] where bit 1 of the mantissa of args[0] (plus args[2]) is set, else args[1]."""
+        integers, vector, bits = self._integers(), self.types.of["f"], self.types.bits
+        word = self._shifted_bit(args[0], 1, args[2])
+        sign = self._define(f"and {integers} {word}, {self._integer(1 << (bits - 1))}")
+        x = self._define(f"bitcast {vector} {self._operand(args[1], 'f')} to {integers}")
+        self._define(f"bitcast {integers} {self._define(f'xor {integers} {x}, {sign}')} to {vector}", result)
+
+    def _emit_power(self, result: str, args: tuple, type: str) -> None:
+        """2ᵏ, where k is in the lowest bits of the mantissa of args[0]: it becomes the exponent."""
+        integers, vector = self._integers(), self.types.of["f"]
+        mantissa, one = {64: (52, 1023 << 52), 32: (23, 127 << 23)}[self.types.bits]
+        word = self._define(f"bitcast {vector} {self._operand(args[0], 'f')} to {integers}")
+        exponent = self._define(f"shl {integers} {word}, {self._integer(mantissa)}")
+        power = self._define(f"add {integers} {exponent}, {self._integer(one)}")
+        self._define(f"bitcast {integers} {power} to {vector}", result)
+
+    def _shifted_bit(self, x: Any, bit: int, plus: int = 0) -> str:
+        """The bits of x (plus an integer), with the given one in the place of the sign."""
+        integers = self._integers()
+        word = self._define(f"bitcast {self.types.of['f']} {self._operand(x, 'f')} to {integers}")
+        if plus:
+            word = self._define(f"add {integers} {word}, {self._integer(plus)}")
+        return self._define(f"shl {integers} {word}, {self._integer(self.types.bits - 1 - bit)}")
+
+    def _integers(self) -> str:
+        return f"<{self.types.lanes} x i{self.types.bits}>" if self.types.lanes > 1 else f"i{self.types.bits}"
+
+    def _integer(self, n: int) -> str:
+        return f"splat (i{self.types.bits} {n})" if self.types.lanes > 1 else str(n)
+
+    # ------------------------------------------------------------------------------------------ memory
+
+    def _emit_load(self, result: str, args: tuple, type: str) -> None:
+        storage, symbol, offset = args
+        kind, types = storage.kind, self.types
+        element, alignment = types.memory[kind], types.alignment[kind]
+        if kind == "rows":
+            self._load_rows(result, storage, symbol, offset)
+            return
+        address = self._address(f"%{storage.name}", storage, symbol, offset)
+        if kind == "table":
+            self._broadcast(self._define(f"load {element}, ptr {address}, align {alignment}"), result)
+        else:
+            self._define(f"load {element}, ptr {address}, align {alignment}", result)
+
+    def _load_rows(self, result: str, storage: Storage, symbol: Value | None, offset: int) -> None:
+        types, vector = self.types, "poison"
+        for lane in range(types.lanes):
+            address = self._address(f"%{storage.name}.{lane}", storage, symbol, offset)
+            last = lane == types.lanes - 1
+            load = f"load {types.element}, ptr {address}, align {types.alignment['rows']}"
+            if types.lanes == 1:
+                self._define(load, result)
+                return
+            vector = self._define(
+                f"insertelement {types.of['f']} {vector}, {types.element} {self._define(load)}, i32 {lane}",
+                result if last else None,
+            )
+
+    def _emit_store(self, result: str, args: tuple, type: str) -> None:
+        storage, symbol, offset, x = args
+        types, kind = self.types, storage.kind
+        value = self._operand(x, "i" if kind == "ints" else "f")
+        if kind == "rows":
+            self._store_rows(value, storage, symbol, offset)
+            return
+        address = self._address(f"%{storage.name}", storage, symbol, offset)
+        self._line(f"store {types.memory[kind]} {value}, ptr {address}, align {types.alignment[kind]}")
+
+    def _emit_pick(self, result: str, args: tuple, type: None) -> None:
+        name, table, *place, stride, index, symbol, offset = args
+        base = self._address(f"%{table.name}", table, *place)
+        for lane in range(self.types.lanes):
+            address = self._address(f"%{index.name}", index, symbol, offset + lane)
+            number = self._define(f"load i64, ptr {address}, align 8")
+            start = self._define(f"mul nsw i64 {number}, {stride}")
+            self._define(f"getelementptr {self.types.element}, ptr {base}, i64 {start}", f"%{name}.{lane}")
+
+    def _emit_prefetch(self, result: str, args: tuple, type: None) -> None:
+        storage, symbol, offset, count = args
+        self.declarations.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
+        line = 64 * 8 // self.types.bits
+        for lane in range(self.types.lanes):
+            for k in range(0, count, line):
+                address = self._address(f"%{storage.name}.{lane}", storage, symbol, offset + k)
+                self._line(f"call void @llvm.prefetch.p0(ptr {address}, i32 {int(storage.writable)}, i32 3, i32 1)")
+
+    def _store_rows(self, value: str, storage: Storage, symbol: Value | None, offset: int) -> None:
+        types = self.types
+        for lane in range(types.lanes):
+            address = self._address(f"%{storage.name}.{lane}", storage, symbol, offset)
+            x = value
+            if types.lanes > 1:
+                x = self._define(f"extractelement {types.of['f']} {value}, i32 {lane}")
+            self._line(f"store {types.element} {x}, ptr {address}, align {types.alignment['rows']}")
+
+    def _emit_call(self, result: str, args: tuple, type: None) -> None:
+        function, kinds, *rest = args
+        words, operands = [], iter(rest)
+        for kind in kinds:
+            if kind in self.types.memory:
+                storage, symbol, offset = next(operands), next(operands), next(operands)
+                words.append(f"ptr {self._address('%' + storage.name, storage, symbol, offset)}")
+            else:
+                words.append(f"{self.types.of[kind]} {self._operand(next(operands), kind)}")
+        self._line(f"call void @{function}({', '.join(words)})")
+
+    # ------------------------------------------------------------------------------------------ control
+
+    def _emit_for(self, result: str, args: tuple, type: str) -> None:
+        start, stop, region = args
+        name, before = f"loop{result[2:]}", self._block
+        self._line(f"br label %{name}.head")
+        self._label(f"{name}.head")
+        self._line(f"{result} = phi i64 [{self._operand(start, 'i')}, %{before}], [{result}.next, %{name}.latch]")
+        self._line(f"{result}.more = icmp slt i64 {result}, {self._operand(stop, 'i')}")
+        self._line(f"br i1 {result}.more, label %{name}.body, label %{name}.exit")
+        self._label(f"{name}.body")
+        self._loop_exits.append(f"{name}.exit")
+        self._region(region)
+        self._loop_exits.pop()
+        self._line(f"br label %{name}.latch")
+        self._label(f"{name}.latch")
+        self._line(f"{result}.next = add nsw i64 {result}, 1")
+        self._line(f"br label %{name}.head")
+        self._label(f"{name}.exit")
+
+    def _emit_if(self, result: str, args: tuple, type: None) -> None:
+        condition, region = args
+        name = f"if{result[2:]}"
+        self._line(f"br i1 {self._operand(condition, 'c')}, label %{name}.then, label %{name}.end")
+        self._label(f"{name}.then")
+        self._region(region)
+        self._line(f"br label %{name}.end")
+        self._label(f"{name}.end")
+
+    def _emit_leave(self, result: str, args: tuple, type: None) -> None:
+        stay = f"stay{result[2:]}"
+        self._line(f"br i1 {self._operand(args[0], 'c')}, label %{self._loop_exits[-1]}, label %{stay}")
+        self._label(stay)

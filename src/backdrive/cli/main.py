@@ -1,0 +1,214 @@
+"""The command ``backdrive``: run experiments, look at worlds, check gradients."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+try:
+    import typer
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
+    from rich.table import Table
+except ImportError as error:
+    raise SystemExit("the command line needs typer and rich: pip install 'backdrive[cli]'") from error
+
+if TYPE_CHECKING:
+    from .. import Simulator, State
+
+FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130  # exit codes
+
+app = typer.Typer(
+    help="Differentiable physics: run the papers' experiments, look at planar worlds, check gradients.",
+    no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
+)  # fmt: skip
+console = Console()
+
+World = Annotated[Path, typer.Argument(help="A scene file (.json), or a MJCF or URDF file.", show_default=False)]
+Start = Annotated[Path | None, typer.Option(help="A state file to start from, in place of the world's own start.")]
+Step = Annotated[float | None, typer.Option(help="Step, s; by default the file's own, or 1/240.")]
+Impacts = Annotated[
+    bool | None,
+    typer.Option("--impacts/--plain", help="Split steps at their impacts (bounces are exact), or do not."),
+]
+
+
+def main() -> None:
+    app()
+
+
+@app.callback(invoke_without_command=True)
+def _version(version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False) -> None:
+    if version:
+        from .. import __version__
+
+        console.print(f"backdrive {__version__}")
+        raise typer.Exit
+
+
+@app.command("list")
+def list_experiments() -> None:
+    """List the experiments."""
+    from .. import experiments
+
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for column in ("name", "what it does", "where it is from"):
+        table.add_column(column, no_wrap=column == "name")
+    for name in experiments.names():
+        experiment = experiments.find(name)
+        table.add_row(f"[cyan]{name}[/cyan]", experiment.summary, experiment.paper)
+    console.print(table)
+    console.print("\nRun one with [cyan]backdrive run NAME[/cyan], or its short version with [cyan]--quick[/cyan].")
+
+
+@app.command("run")
+def run_experiment(
+    name: Annotated[
+        str, typer.Argument(help="Of the experiment; see [cyan]backdrive list[/cyan].", show_default=False)
+    ],
+    quick: Annotated[bool, typer.Option("--quick", help="The short version, of about a minute.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="results/NAME")] = None,
+    seed: Annotated[int, typer.Option(help="Of all random numbers.", min=0)] = 0,
+) -> None:
+    """Run an experiment. Figures, a film and [cyan]results.json[/cyan] go to a folder.
+
+    Ctrl-C stops it and keeps what was done.
+    """
+    from .. import experiments
+
+    with _errors():
+        experiment = experiments.find(name)
+        run = experiments.Run(out or Path("results") / name, quick, seed, log=console.print)
+    console.print(f"[bold]{experiment.name}[/bold]: {experiment.summary} ({experiment.paper})")
+    try:
+        with _progress() as bar:
+            tasks: dict[str, TaskID] = {}
+
+            def advance(what: str, done: int, total: int) -> None:
+                if what not in tasks:
+                    tasks[what] = bar.add_task(what, total=total)
+                bar.update(tasks[what], completed=done, total=total)
+
+            run.progress = advance
+            experiment.run(run)
+    except KeyboardInterrupt:
+        console.print("[yellow]interrupted[/yellow]; what was done until then is kept:")
+        _list_files(run.files)
+        raise typer.Exit(INTERRUPTED) from None
+    except ImportError as error:
+        raise _failure(str(error), FAILED) from None
+    console.print("results:")
+    _list_files(run.files)
+
+
+@app.command("view")
+def view_world(
+    world: World,
+    out: Annotated[Path | None, typer.Option(help="The film, .mp4 or .gif.", show_default="results/WORLD.mp4")] = None,
+    seconds: Annotated[float, typer.Option(help="How long to simulate.")] = 5.0,
+    state: Start = None,
+    dt: Step = None,
+    impacts: Impacts = None,
+    fps: Annotated[float, typer.Option(help="Frames per second.")] = 30.0,
+    speed: Annotated[float, typer.Option(help="1: real time; 0.1: ten times slower.")] = 1.0,
+    trail: Annotated[list[str] | None, typer.Option(help="A body that leaves a trail; may be repeated.")] = None,
+) -> None:
+    """Simulate a planar world without controls, and write a film of it."""
+    with _errors():
+        from .. import view
+        from ..model import checks
+
+        simulator, start = _prepare(world, state, dt, impacts)
+        steps = math.ceil(checks.number(seconds, "seconds", low=0.0, strict=True) / simulator.dt - 1e-9)
+        film = out or Path("results") / world.with_suffix(_film_suffix()).name
+        path = simulator.rollout(start, steps=steps)
+        console.print(f"{path}")
+        animation = view.animate(path, fps=fps, speed=speed, trail=trail or ())
+        with _progress() as bar:
+            task = bar.add_task("frames", total=len(animation))
+            animation.save(film, lambda done, total: bar.update(task, completed=done))
+    _list_files([film])
+
+
+@app.command("gradcheck")
+def check_gradients(
+    world: World,
+    steps: Annotated[int, typer.Option(help="How many steps to check.", min=1)] = 100,
+    state: Start = None,
+    dt: Step = None,
+    impacts: Impacts = None,
+    parameter: Annotated[
+        list[str] | None,
+        typer.Option(help="A parameter to check, too; may be repeated.", show_default="mass, friction, restitution"),
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="Largest relative error that is fine.")] = 1e-6,
+) -> None:
+    """Compare the gradients of a world with finite differences, input by input and step by step.
+
+    The exit code is 1 if they disagree.
+    """
+    with _errors():
+        from .. import gradcheck
+
+        simulator, start = _prepare(world, state, dt, impacts)
+        model = simulator.model
+        usual = [name for name in ("mass", "friction", "restitution") if name in model.parameters()]
+        parameters = {name: model.parameter(name) for name in parameter or usual}
+        report = gradcheck(simulator, start, steps=steps, parameters=parameters, tolerance=tolerance)
+    console.print(str(report), highlight=False, markup=False)
+    if not report:
+        raise typer.Exit(FAILED)
+
+
+def _prepare(world: Path, state: Path | None, dt: float | None, impacts: bool | None) -> tuple[Simulator, State]:
+    """The simulator of a file's world, and where to start."""
+    from .. import Simulator, State, load
+
+    model = load(world)
+    given: dict[str, Any] = {} if impacts is None else {"impacts": impacts}
+    simulator = Simulator(model, model.timestep or 1 / 240 if dt is None else dt, **given)
+    return simulator, model.initial_state() if state is None else State.load(state)
+
+
+def _film_suffix() -> str:
+    return ".mp4" if importlib.util.find_spec("imageio_ffmpeg") else ".gif"
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bar:
+        yield bar
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Wrong input is reported in a line, not with a traceback."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.print("[yellow]interrupted[/yellow]; nothing was written")
+        raise typer.Exit(INTERRUPTED) from None
+    except ImportError as error:
+        raise _failure(str(error), FAILED) from None
+    except (ValueError, TypeError, NotImplementedError, OSError) as error:
+        raise _failure(str(error), WRONG_USE) from None
+
+
+def _failure(message: str, code: int) -> typer.Exit:
+    Console(stderr=True).print(f"[red]error[/red]: {escape(message)}", highlight=False)
+    return typer.Exit(code)
+
+
+def _list_files(files: list[Path]) -> None:
+    for file in files:
+        console.print(f"  {escape(str(file))}", highlight=False, soft_wrap=True)
+
+
+if __name__ == "__main__":
+    main()

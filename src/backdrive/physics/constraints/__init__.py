@@ -1,0 +1,1 @@
+"""Constraint rows, the Delassus matrix that couples them, and their adjoint."""

@@ -1,0 +1,1 @@
+"""Impacts within a step: their times and their effect."""

@@ -1,0 +1,1 @@
+"""Vectors, spatial algebra, arrays and dense linear algebra, in traced scalars."""

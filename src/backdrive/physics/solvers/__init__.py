@@ -1,0 +1,1 @@
+"""Solvers of the complementarity problem of a step."""

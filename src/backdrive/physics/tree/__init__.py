@@ -1,0 +1,1 @@
+"""The kinematic tree: joints, poses, forward and inverse dynamics, and their adjoints."""

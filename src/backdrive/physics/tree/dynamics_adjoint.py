@@ -1,0 +1,277 @@
+"""The adjoint of the dynamics: what a loss on the accelerations says about everything that led to them.
+
+The accelerations solve  F = (M + h D) v̇ + c(q, v) - τ(q, v, u) = 0.  If the loss has the gradient w with respect to
+v̇, then with  λ = (M + h D)⁻¹ w  its gradient with respect to anything else is that of -λ · F: one solve with the
+factors of the forward pass, and one sweep over the links that differentiates the power
+
+    φ = λ · (M v̇ + c) = Σ N · (n, f),
+
+where (n, f) is the force on a link (Newton-Euler) and N the motion that λ, as a virtual velocity, gives it. No
+Jacobian is formed. The sweep runs from the leaves to the root; the derivatives of its body are generated from the
+equations (`vjp`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ...ir import Scalar, is_constant, loop, memory, switch, vjp, when, workspace
+from ...schema import layout
+from ...schema.layout import Kind
+from ..constraints.constrain_adjoint import ConstraintAdjoint
+from ..math import spatial as sp
+from ..math.arrays import accumulate, split, zero
+from ..math.spatial import BODY, Vec
+from .bodies import Bodies
+from .dynamics import Dynamics, applied_force, expand, reduce
+from .forces import motor_force, passive_force
+from .joints import JOINTS, Fixed, Joint
+from .kinematics import turn
+from .world import Link, World, accumulate_link
+
+
+@dataclass
+class Bars:
+    """Gradients with respect to q, v, controls, wrenches (over links), constants and v̇; None where nobody asks.
+
+    `moments`: with respect to the moments of mass (m, h, Σ), over links: `bodies_adjoint` turns it into constants in
+    the end.
+    """
+
+    q: Any
+    v: Any
+    controls: Any = None
+    wrenches: Any = None
+    constants: Any = None
+    moments: Any = None
+    vdot: Any = None
+
+
+# ------------------------------------------------------------------------------------------ the power's derivative
+
+
+def link_power(body: Vec, w: Vec, alpha: Vec, a: Vec, N: Vec) -> Scalar:
+    """N · (n, f) of a link with angular velocity w, angular acceleration alpha, and acceleration a of its origin."""
+    return sp.dot(N, sp.newton_euler(body, a, sp.rigid_field(w, alpha)))
+
+
+def passed_on(w: Vec, alpha: Vec, a: Vec, N: Vec, R: Vec, p: Vec, joint_velocity: Vec) -> tuple[Vec, Vec, Vec, Vec]:
+    """What a link inherits of its parent's (ω, α, a, N); the joint adds its own acceleration and virtual velocity."""
+    carried = sp.unrotate(R, w)
+    joint_w, u = joint_velocity[:3], joint_velocity[3:]
+    inherited = sp.rotate(sp.rigid_field(w, alpha), p, a)
+    return (
+        sp.add(carried, joint_w),
+        sp.unrotate(R, alpha, sp.cross(carried, joint_w)),
+        sp.unrotate(R, inherited, sp.cross(sp.scale(2.0, carried), u)),
+        sp.motion_to_child(R, p, N),
+    )
+
+
+STATE = (3, 3, 3, 6)  # ω, α, a and N of a link
+
+
+def power_adjoint(
+    world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, dynamics: Dynamics, virtual: Any, N: Any, wrenches: Any,
+    sign: float, bars: Bars, acting: Scalar = 1.0,
+) -> None:  # fmt: skip
+    """Add `sign` times the gradient of φ = λ · (M v̇ + c - Jᵀ wrenches), for fixed v̇ and λ (`virtual`), to the bars.
+
+    `N`: the motions of the links that λ causes (over links). `acting`: what part of gravity and wrenches acts.
+    """
+    n, frames, size = world.nlink, dynamics.frames, sum(STATE)
+    state_bar = workspace((n + 1) * size)
+    zero((n + 1) * size, state_bar)
+    turn_bar = None
+    if wrenches is not None:
+        turn_bar = workspace((n + 1) * 9)
+        zero((n + 1) * 9, turn_bar)
+
+    def state(record: Any) -> Vec:
+        acceleration = dynamics.accelerations.get(record, 6)
+        return (*frames.angular_velocity.get(record, 3), *acceleration, *N.get(record, 6))
+
+    def joint_part(joint: type[Joint], i: Any, seeds: Vec) -> None:
+        """From the gradient with respect to the joint's motion to q, v and the joint's constants."""
+        a, b, nq, nv = world.position(i), world.velocity(i), joint.nq, joint.nv
+        lam = virtual.at(b).get(0, nv)
+        parts = (world.link_record(i), q.at(a).get(0, nq), v.at(b).get(0, nv), vdot.at(b).get(0, nv))
+
+        def motion(*x: Scalar) -> list[Scalar]:
+            record, qi, vi, vdoti = split(x, layout.LINK, nq, nv, nv)
+            return [y for part in joint.motion(Link.of(record), qi, vi, vdoti, lam) for y in part]
+
+        _, gradient = vjp(motion, sum(parts, ()), seeds)
+        _, q_bar, v_bar, vdot_bar = split(gradient, layout.LINK, nq, nv, nv)
+        accumulate(bars.q.at(a), q_bar)
+        accumulate(bars.v.at(b), v_bar)
+        if bars.vdot is not None:
+            accumulate(bars.vdot.at(b), vdot_bar)
+        if bars.constants is not None:
+            accumulate_link(bars.constants, i, gradient)
+
+    def power(*x: Scalar) -> list[Scalar]:
+        body, *own = split(x, BODY, *STATE)
+        return [link_power(body, *own)]
+
+    def inherit(*x: Scalar) -> list[Scalar]:
+        return [y for part in passed_on(*split(x, *STATE, 9, 3, 6)) for y in part]
+
+    for i in world.links(reverse=True):
+        parent, (R, p) = world.parent(i), frames.pose(i)
+        _, gradient = vjp(power, (*bodies.moments.get(i + 1, BODY), *state(i + 1)), [sign])
+        body_bar, own_bar = split(gradient, BODY, size)
+        bar = sp.add(state_bar.get(i + 1, size), own_bar)
+        if bars.moments is not None:
+            accumulate(bars.moments.at((i + 1) * BODY), body_bar)
+        R_bar: Vec = (0.0,) * 9
+        if wrenches is not None:
+            N_bar, R_bar = _wrench_adjoint(world, dynamics, wrenches, N, turn_bar, i, sign * acting, bars)
+            bar = (*bar[:9], *sp.add(bar[9:], N_bar))
+        _, gradient = vjp(inherit, (*state(parent), *R, *p, *frames.joint_velocity.get(i, 6)), bar)
+        inherited_bar, pose_bar, p_bar, velocity_bar = split(gradient, size, 9, 3, 6)
+        accumulate(state_bar.at(parent * size), inherited_bar)
+        acceleration_bar, virtual_bar = bar[3:9], bar[9:]
+        seeds = (*sp.add(R_bar, pose_bar), *p_bar, *velocity_bar, *acceleration_bar, *virtual_bar)
+        switch(world.kind(i), [partial(joint_part, joint) for joint in JOINTS], i, seeds)
+    if bars.constants is not None:  # the world's acceleration is -g
+        g = bars.constants.at(layout.gravity_start(world.nlink, world.nq, world.nu))
+        accumulate(g, sp.scale(-acting, state_bar.get(0, size)[6:9]))
+
+
+def _wrench_adjoint(
+    world: World, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: Scalar, bars: Bars
+) -> tuple[Vec, Vec]:
+    """The part of the wrench on link i in the power, -N · wrench: gradients with respect to N and the rotation R.
+
+    The link's rotation to world axes is W = Wₚ R; the gradients with respect to W gather in `turn_bar`.
+    """
+    parent, rotations = world.parent(i), dynamics.rotations
+    parts = (world.link(i).com, rotations.get(i + 1, 9), wrenches.get(i, 6), N.get(i + 1, 6))
+
+    def power(*x: Scalar) -> list[Scalar]:
+        com, W, wrench, motion = split(x, 3, 9, 6, 6)
+        return [sp.dot(motion, applied_force(com, W, wrench))]
+
+    _, gradient = vjp(power, sum(parts, ()), [-sign])
+    com_bar, W_bar, wrench_bar, N_bar = split(gradient, 3, 9, 6, 6)
+    if bars.constants is not None:
+        accumulate(bars.constants.at(i * layout.LINK + layout.COM), com_bar)
+    if bars.wrenches is not None:
+        accumulate(bars.wrenches.at(i * 6), wrench_bar)
+    _, gradient = vjp(
+        lambda *x: sp.matmul(x[:9], x[9:]),
+        (*rotations.get(parent, 9), *dynamics.frames.R.get(i, 9)),
+        sp.add(turn_bar.get(i + 1, 9), W_bar),
+    )
+    accumulate(turn_bar.at(parent * 9), gradient[:9])
+    return N_bar, tuple(gradient[9:])
+
+
+# ------------------------------------------------------------------------------------------ the forces' derivative
+
+
+def forces_adjoint(
+    world: World, q: Any, v: Any, v_damped: Any, controls: Any, virtual: Any, damped_bar: Any, bars: Bars
+) -> None:
+    """Add the gradient of λ · τ(q, v, u) to the bars, and that with respect to the damped velocity to `damped_bar`."""
+
+    def passive(joint: type[Joint], i: Any) -> None:
+        a, b, nq = world.position(i), world.velocity(i), joint.nq
+        rest = world.reference().at(a)
+
+        def force(*x: Scalar) -> Vec:
+            record, qi, resti, vi = split(x, *sizes)
+            return passive_force(joint, Link.of(record), qi, resti, vi)
+
+        parts = (world.link_record(i), q.at(a).get(0, nq), rest.get(0, nq), v_damped.at(b).get(0, joint.nv))
+        sizes = [len(part) for part in parts]
+        _, gradient = vjp(force, sum(parts, ()), virtual.at(b).get(0, joint.nv))
+        _, q_bar, rest_bar, v_bar = split(gradient, *sizes)
+        accumulate(bars.q.at(a), q_bar)
+        accumulate(damped_bar.at(b), v_bar)
+        if bars.constants is not None:
+            accumulate_link(bars.constants, i, gradient)
+            accumulate(bars.constants.at(layout.reference_start(world.nlink)).at(a), rest_bar)
+
+    for i in world.links():
+        switch(world.kind(i), [partial(passive, joint) for joint in JOINTS], i)
+    for m in loop(world.nu):
+        a, b = world.motor_position(m), world.motor_velocity(m)
+        inputs = (*world.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
+        _, gradient = vjp(lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], inputs, [virtual[b]])
+        *record_bar, q_bar, v_bar, control_bar = gradient
+        accumulate(bars.q.at(a), (q_bar,))
+        accumulate(bars.v.at(b), (v_bar,))
+        if bars.controls is not None:
+            accumulate(bars.controls.at(m), (control_bar,))
+        if bars.constants is not None:
+            start = layout.motor_start(world.nlink, world.nq)
+            accumulate(bars.constants.at(start).at(m * layout.MOTOR), tuple(record_bar))
+
+
+# ------------------------------------------------------------------------------------------ dynamics
+
+
+def dynamics_adjoint(
+    world: World, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
+    dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Bars, constraints: ConstraintAdjoint | None = None,
+    acting: Scalar = 1.0,
+) -> Any:  # fmt: skip
+    """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs.
+
+    With `constraints`, v̇ and the accelerations in `dynamics` are those that they allowed, and so is the gradient.
+    `acting`: 0 in an impact, where no forces act. Returns λ.
+    """
+    w, virtual = workspace(world.nv), workspace(world.nv)
+    lam = workspace(world.nv) if constraints is None else memory(world.nv)
+    turn(world, q, vdot_bar, w)
+    reduce(world, dynamics.frames, dynamics.factors, w, lam)
+    if constraints is not None:
+        constraints.take_up(lam)
+    N = expand(world, dynamics.frames, dynamics.factors, lam)
+    turn(world, q, lam, virtual, back=True)
+    power_adjoint(world, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars, acting)
+    pushed = virtual
+    if not is_constant(acting, 1.0):
+        pushed = workspace(world.nv)
+        for k in loop(world.nv):
+            pushed[k] = acting * virtual[k]
+    forces_adjoint(world, q, v, v_damped, controls, pushed, damped_bar, bars)
+    joint_inertia_adjoint(world, virtual, dynamics.vdot, damping_time, bars)
+    if constraints is not None:
+        constraints.add_rows(q, v_damped, virtual, bars.q, damped_bar, bars.constants)
+    return virtual
+
+
+def joint_inertia_adjoint(world: World, virtual: Any, vdot: Any, damping_time: Scalar, bars: Bars) -> None:
+    """Subtract the gradient of λ · (armature + h damping) v̇ from the bars."""
+    if bars.constants is None:
+        return
+    for i in world.links():
+        b, record = world.velocity(i), bars.constants.at(i * layout.LINK)
+        for k in loop(world.dofs(i)):
+            inertial = virtual[b + k] * vdot[b + k]
+            record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
+            record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
+
+
+def bodies_adjoint(world: World, bodies: Bodies, moments_bar: Any, constants_bar: Any) -> None:
+    """From the gradient with respect to the moments of mass to that of mass, center of mass and inertia.
+
+    The reverse of `body_moments`: parents first, so that what is fixed to them takes its share.
+    """
+    for i in world.links():
+        record = world.link_record(i)
+        for _ in when(world.kind(i) == Kind.FIXED):
+            R, p = Fixed.pose(Link.of(record), ())
+            inputs = (*p, *bodies.gathered.get(i + 1, BODY))
+            seeds = moments_bar.get(world.parent(i), BODY)
+            _, gradient = vjp(lambda *x, R=R: sp.body_to_parent(R, x[:3], x[3:]), inputs, seeds)
+            accumulate(constants_bar.at(i * layout.LINK + layout.OFFSET), tuple(gradient[:3]))
+            moments_bar.put(i + 1, tuple(gradient[3:]))
+        own = record[layout.MASS : layout.MASS + 10]  # mass, center of mass, inertia
+        _, gradient = vjp(lambda *x: sp.body_moments(x[0], x[1:4], x[4:]), own, moments_bar.get(i + 1, BODY))
+        accumulate(constants_bar.at(i * layout.LINK + layout.MASS), tuple(gradient))

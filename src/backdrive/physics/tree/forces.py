@@ -1,0 +1,53 @@
+"""Generalised forces of springs, dampers and motors: τ(q, v, u)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from ...ir import Scalar, clip, loop, select, switch, workspace
+from ...schema import layout
+from ..math.spatial import Vec
+from .joints import JOINTS, Joint
+from .world import Link, World
+
+
+def passive_force(joint: type[Joint], link: Link, q: Vec, rest: Vec, v: Vec) -> Vec:
+    """Spring and damper of a joint: -k (q ⊖ rest) - d v."""
+    stretch = joint.displacement(q, rest)
+    return tuple(-(link.stiffness * x) - link.damping * y for x, y in zip(stretch, v, strict=True))
+
+
+def motor_force(record: Vec, q: Scalar, v: Scalar, control: Scalar) -> tuple[Scalar, Scalar]:
+    """gear · clip(gain · clip(u) + b₀ + b₁ l + b₂ l̇) with the length l = gear · q; and 1 if a limit acts, else 0."""
+    gear, gain = record[layout.GEAR], record[layout.GAIN]
+    b0, b1, b2 = record[layout.BIAS : layout.BIAS + 3]
+    u = clip(control, record[layout.CTRL_LOW], record[layout.CTRL_HIGH])
+    wanted = gain * u + b0 + b1 * (gear * q) + b2 * (gear * v)
+    force = clip(wanted, record[layout.FORCE_LOW], record[layout.FORCE_HIGH])
+    limited = (u != control) | (force != wanted)
+    return gear * force, select(limited, 1.0, 0.0)
+
+
+def generalised_forces(world: World, q: Any, v: Any, v_damped: Any, controls: Any, tau: Any) -> Scalar:
+    """Fill tau [nv] with the forces of all joints and motors; returns how many motors are at a limit.
+
+    `v_damped`: the velocity that joint damping sees; the rest of its implicit treatment is in the mass matrix.
+    """
+
+    def passive(joint: type[Joint], i: Any) -> None:
+        a, b = world.position(i), world.velocity(i)
+        rest = world.reference().at(a).get(0, joint.nq)
+        force = passive_force(joint, world.link(i), q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
+        tau.at(b).put(0, force)
+
+    for i in world.links():
+        switch(world.kind(i), [partial(passive, joint) for joint in JOINTS], i)
+    clipped = workspace(1)
+    clipped[0] = 0.0
+    for m in loop(world.nu):
+        a, b = world.motor_position(m), world.motor_velocity(m)
+        force, limited = motor_force(world.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
+        tau[b] = tau[b] + force
+        clipped[0] = clipped[0] + limited
+    return clipped[0]

@@ -1,0 +1,1 @@
+"""Calls of compiled kernels from PyTorch: checks, kernels chosen and run, autograd, vmap and policies in the loop."""

@@ -1,0 +1,92 @@
+"""Rollouts with a policy in the loop, differentiable with respect to it: autograd code, besides `operators`.
+
+Three ways. A small `MLP` is evaluated by the kernel that steps (`in_kernel`), a larger one by torch (`by_torch`); any
+other function of the state is called between steps (`between_steps`).
+"""
+
+from __future__ import annotations
+
+import itertools
+
+from torch import Tensor
+
+from ...policy import MLP, Policy, View
+from ..call import Call
+from ..program import Program
+from .between_steps import between_steps
+from .by_torch import by_torch
+from .in_kernel import in_kernel
+from .observing import observe, transformed, view
+from .setting import Outcome, Setting
+
+__all__ = ["observe", "rollout"]
+
+
+def rollout(
+    program: Program, call: Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, steps: int,
+    every: int, truncate: int,
+) -> Outcome:  # fmt: skip
+    """The rollout of `call`'s state; controls are what the policy says."""
+    _refuse_transforms()
+    if program.model.nu == 0:
+        raise ValueError("the model has no motors: a policy has nothing to control")
+    if not isinstance(policy, MLP):
+        if not callable(policy):
+            raise TypeError(f"policy must be an MLP or a function of (state, t), got {type(policy).__name__}")
+        _refuse_checkpoints(every, "a function")
+        return between_steps(program, call, policy, wrenches, steps, truncate)
+    if inputs is not None:
+        width = inputs.shape[-1] if inputs.ndim in (2, 3) else 0
+        inputs = call.tensor("inputs", inputs, (width,), steps)
+    seen, ninput = view(program, policy.sensors), 0 if inputs is None else inputs.shape[-1]
+    _check(program, policy, seen, ninput)
+    setting = Setting(program, policy, seen, ninput, call.names, steps, every, truncate)
+    tensors = (call.q, call.v, inputs, wrenches, call.constants)
+    if policy.in_kernel:
+        return in_kernel(setting, *tensors)
+    _refuse_checkpoints(every, "an MLP that torch evaluates (compiled=False, or many weights)")
+    return by_torch(setting, *tensors)
+
+
+def _check(program: Program, policy: MLP, seen: View, ninput: int) -> None:
+    if type(policy).forward is not MLP.forward:
+        name = type(policy).__name__
+        raise TypeError(f"{name} has a forward of its own, which kernels do not know: pass a function of (state, t)")
+    names = [*seen.names, *([("inputs", ninput)] if ninput else [])]
+    if policy.sizes[0] != seen.size + ninput:
+        parts = " + ".join(f"{size} ({name})" for name, size in names) or "nothing"
+        raise ValueError(
+            f"the policy takes {policy.sizes[0]} observations, but there are {seen.size + ninput}: {parts}"
+        )
+    if policy.sizes[-1] != program.model.nu:
+        raise ValueError(f"the policy has {policy.sizes[-1]} outputs, but the model {program.model.nu} motors")
+    _check_layers(policy)
+    if policy.dtype != program.dtype:
+        raise TypeError(f"the policy has dtype {policy.dtype}, the simulator {program.dtype}")
+    if any(x.device.type != "cpu" for x in policy.parameters()):
+        raise ValueError("an MLP must be on the cpu: its weights are read there")
+
+
+def _check_layers(policy: MLP) -> None:
+    """Kernels read as many weights as the sizes say, whatever has become of the layers."""
+    found = [(tuple(x.weight.shape), x.weight.dtype, x.bias is not None) for x in policy.linear]
+    expected = [((m, n), policy.dtype, policy.bias) for n, m in itertools.pairwise(policy.sizes)]
+    if found != expected:
+        shapes = [shape for shape, _, _ in found]
+        raise ValueError(
+            f"the policy's layers were changed: they are {shapes} (dtype, bias: {[rest for _, *rest in found]}), "
+            f"expected {[shape for shape, _, _ in expected]} ({[rest for _, *rest in expected]})"
+        )
+
+
+def _refuse_checkpoints(every: int, what: str) -> None:
+    if every > 1:
+        raise NotImplementedError(f"adjoint=Checkpoint(...) with {what} as policy: every state is needed")
+
+
+def _refuse_transforms() -> None:
+    if transformed():
+        raise NotImplementedError(
+            "rollout(policy=...) is not possible inside torch.func, torch.compile or forward-mode derivatives: use "
+            "backward() or torch.autograd.grad, or a loop of Simulator.step"
+        )
