@@ -9,7 +9,7 @@ from random import Random
 
 from hypothesis import strategies as st
 
-from backdrive import compiler as bd
+from backdrive import ir as bd
 
 INPUTS = 4
 _RELATIONS = {"<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from kernel_helpers import DTYPES, LANES, launch, make
 
-from backdrive import compiler as bd
+from backdrive import backends
+from backdrive import ir as bd
 from backdrive.backends import Integer, Ints, Number, Rows, Table
 from backdrive.ir import Floats, Known, Masked
 
@@ -187,19 +188,19 @@ def test_any_lane_sees_just_its_pack():
 # ---------------------------------------------------------------------------------------------- subroutines
 
 
-@bd.subroutine("lanes", "table", "ints", "f", "i")
+@backends.subroutine("lanes", "table", "ints", "f", "i")
 def gather(out, table, index, scale, count):
     for k in bd.loop(count):
         out[k] = table[index[k]] * scale + bd.to_float(k)
 
 
-@bd.subroutine("lanes", "lanes", "i")
+@backends.subroutine("lanes", "lanes", "i")
 def twice(a, b, count):
     double(a, b, count)
     double(b, a, count)
 
 
-@bd.subroutine("lanes", "lanes", "i")
+@backends.subroutine("lanes", "lanes", "i")
 def double(a, b, count):
     for k in bd.loop(count):
         b[k] = 2.0 * a[k]

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from kernel_helpers import DTYPES, compute, from_function
 
-from backdrive import compiler as bd
+from backdrive import backends
+from backdrive import ir as bd
 
 inf, nan = math.inf, math.nan
 
@@ -202,7 +203,7 @@ def test_products_are_not_fused_across_regions():
         for i in bd.loop(n):
             y[i] = p + x[2]
 
-    rows = [bd.Rows("x"), bd.Rows("y", writable=True), bd.Integer("n")]
+    rows = [backends.Rows("x"), backends.Rows("y", writable=True), backends.Integer("n")]
     text = make(body, *rows).trace(64, 4)[0].text()
     assert text.count("fmul") == 1 and "llvm.fma" not in text
 

@@ -56,7 +56,8 @@ def test_a_hit_is_not_traced(folder):
 def test_scratch_sizes_and_operations_are_kept():
     from kernel_helpers import launch
 
-    from backdrive import compiler as bd
+    from backdrive import backends
+    from backdrive import ir as bd
 
     def body(y, n):
         w = bd.memory(n * 3 + 1)
@@ -67,7 +68,7 @@ def test_scratch_sizes_and_operations_are_kept():
         y[0] = w[n * 3] + v[1]
 
     def make():
-        return Kernel("sizes", [Rows("y", writable=True), bd.Integer("n")], body, key="sizes")
+        return Kernel("sizes", [Rows("y", writable=True), backends.Integer("n")], body, key="sizes")
 
     first, again = make(), make()
     for kernel in (first, again):

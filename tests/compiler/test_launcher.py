@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from kernel_helpers import DTYPES, compute, from_function, launch, make, same_bits
 
-from backdrive import compiler as bd
+from backdrive import backends
+from backdrive import ir as bd
 from backdrive.backends import Integer, Rows
 from backdrive.backends.llvm_cpu import launch as launcher
 from backdrive.backends.llvm_cpu.target import host
@@ -148,7 +149,7 @@ def test_denormals_are_copied_alike_by_every_lane_width():
         y[1] = table[0]
         y[2] = -x[0]
 
-    kernel = make(body, Rows("x"), bd.Table("table"), Rows("y", writable=True))
+    kernel = make(body, Rows("x"), backends.Table("table"), Rows("y", writable=True))
     for lanes in (1, 2, 4, 8):
         y = np.zeros((5, 3))
         launch(kernel, 5, 64, lanes, x=x, table=table, y=y)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from kernel_helpers import LANES, launch, make
 
-from backdrive import compiler as bd
+from backdrive import ir as bd
 from backdrive.backends import Integer, Rows
 from backdrive.ir import TraceError
 

@@ -8,7 +8,8 @@ from hypothesis import HealthCheck, Phase, given, settings
 from kernel_helpers import compute, from_function, launch, make
 from programs import INPUTS, bound, evaluate, program_lists
 
-from backdrive import compiler as bd
+from backdrive import backends
+from backdrive import ir as bd
 from backdrive.backends import Integer, Rows
 
 PYTHON_RAISES = (ZeroDivisionError, ValueError, OverflowError)
@@ -188,7 +189,7 @@ def test_integers_and_conditions_of_the_kernel_are_constants():
 
 
 def test_workspaces_and_subroutines_inside_a_differentiated_function():
-    @bd.subroutine("lanes", "f")
+    @backends.subroutine("lanes", "f")
     def square(a, x):
         a[0] = x * x
 

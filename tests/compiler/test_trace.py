@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 from kernel_helpers import compute, from_function, launch, make
 
-from backdrive import compiler as bd
+from backdrive import backends
+from backdrive import ir as bd
 from backdrive.backends import Integer, Ints, Number, Rows, Table
 from backdrive.ir import Known, TraceError
 from backdrive.ir.fuse import live_nodes
@@ -320,7 +321,7 @@ def test_unrolled_workspace_inside_a_rolled_loop():
 
 
 def test_wrong_arguments_of_subroutines():
-    @bd.subroutine("lanes", "table", "ints", "f", "i")
+    @backends.subroutine("lanes", "table", "ints", "f", "i")
     def work(a, t, k, x, i):
         a[0] = t[0] + x
 
@@ -354,7 +355,7 @@ def test_wrong_arguments_of_subroutines():
 
 
 def test_subroutines_have_no_workspaces_and_capture_no_values():
-    @bd.subroutine("lanes")
+    @backends.subroutine("lanes")
     def allocates(a):
         a[0] = bd.memory(1)[0]
 
@@ -364,7 +365,7 @@ def test_subroutines_have_no_workspaces_and_capture_no_values():
     def body(x, y):
         secret = x[0] * 2.0
 
-        @bd.subroutine("lanes")
+        @backends.subroutine("lanes")
         def captures(a):
             a[0] = secret + 1.0
 

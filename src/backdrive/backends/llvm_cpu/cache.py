@@ -1,7 +1,9 @@
 """Compiled kernels on disk.
 
-A key is a hash over everything that the machine code depends on: this package's own source, the kernel's name and
-options, the model (of specialised kernels), the processor and LLVM. A cached kernel needs no tracing.
+A kernel's key is a hash over everything that its machine code depends on: this package's own source, the kernel's name
+and options, the model (of specialised kernels), the processor and LLVM. A cached kernel needs no tracing. Behind the key
+stands the hash of the LLVM IR that was traced, and behind that the machine code: after a change of the source, kernels
+that it did not concern are traced, but not compiled again.
 
 Machine code is only taken from a place that nobody else can write to: the directory and the file must belong to this
 user and be writable by no one else; otherwise the cache is not used, and a warning says so. Every file carries its
@@ -61,8 +63,15 @@ def key(*parts: Any) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
+def key_of_code(text: str, *parts: Any) -> str:
+    """The key of machine code by the LLVM IR that it is compiled from, and by what else it depends on."""
+    import llvmlite.binding as llvm
+
+    return hashlib.sha256(repr((text, llvm.llvm_version_info, *parts)).encode()).hexdigest()
+
+
 def load(key: str) -> Entry | None:
-    """The entry of `key`, if a sound file of a trusted place has it."""
+    """The entry of a kernel or of its code, if a sound file of a trusted place has it."""
     if not _trusted_directory(create=False):
         return None
     try:
@@ -85,17 +94,30 @@ def _parse(content: bytes, key: str) -> Entry | None:
     header, _, code = payload.partition(b"\n")
     try:
         fields = json.loads(header)
-        return Entry(code, fields["scratch"], fields["operations"]) if fields["key"] == key else None
+        if fields["key"] != key:
+            return None
+        if "code" in fields:
+            return load(str(fields["code"]))
+        return Entry(code, fields["scratch"], fields["operations"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
 def store(key: str, entry: Entry) -> None:
     """Write an entry; a cache that cannot be written is no error."""
+    _write({"key": key, "scratch": entry.scratch, "operations": entry.operations}, entry.code)
+
+
+def store_link(key: str, code: str) -> None:
+    """Note that the kernel of this key has the code of that one."""
+    _write({"key": key, "code": code}, b"")
+
+
+def _write(fields: dict[str, Any], code: bytes) -> None:
     if not _trusted_directory(create=True):
         return
-    header = json.dumps({"key": key, "scratch": entry.scratch, "operations": entry.operations}).encode()
-    payload = header + b"\n" + entry.code
+    key = fields["key"]
+    payload = json.dumps(fields).encode() + b"\n" + code
     content = _MAGIC + hashlib.sha256(payload).hexdigest().encode() + payload
     with contextlib.suppress(OSError):
         descriptor, name = tempfile.mkstemp(dir=directory(), prefix=".writing-")

@@ -196,8 +196,8 @@ class Kernel:
             key = cache.key(self.name, self.key, bits, lanes, self.unroll, target, *names)
             entry = cache.load(key)
             if entry is None:
-                entry = self.compile(bits, lanes, target)
-                cache.store(key, entry)
+                entry, code = self.compile(bits, lanes, target)
+                cache.store_link(key, code)
             self._built[bits, lanes, target] = Executable(self.arguments, lanes, target, entry)
         return self._built[bits, lanes, target]
 
@@ -214,22 +214,33 @@ class Kernel:
         module.define("body", parameters, prologue, graph)
         return module, [count for _, count in graph.allocations]
 
-    def compile(self, bits: int, lanes: int, target: Target) -> cache.Entry:
-        import llvmlite.binding as llvm
-
+    def compile(self, bits: int, lanes: int, target: Target) -> tuple[cache.Entry, str]:
+        """The machine code, from the disk cache if the same LLVM IR was compiled before; and its key there."""
         with _tracing, _without_garbage_collection():
             module, scratch = self.trace(bits, lanes)
         text = "\n".join([module.text(), _entry(self.arguments, module.types, target)])
-        machine = target.machine()
-        parsed = llvm.parse_assembly(text)
-        parsed.verify()
-        # The graph is folded and shared already: memory to registers and dead branches are all that is left to do.
-        builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
-        passes = llvm.create_new_module_pass_manager()
-        passes.add_sroa_pass()
-        passes.add_simplify_cfg_pass()
-        passes.run(parsed, builder)
-        return cache.Entry(machine.emit_object(parsed), scratch, module.operations)
+        key = cache.key_of_code(text, target, scratch, module.operations)
+        entry = cache.load(key)
+        if entry is None:
+            entry = cache.Entry(_machine_code(text, target), scratch, module.operations)
+            cache.store(key, entry)
+        return entry, key
+
+
+def _machine_code(text: str, target: Target) -> bytes:
+    """The object file of LLVM IR."""
+    import llvmlite.binding as llvm
+
+    machine = target.machine()
+    parsed = llvm.parse_assembly(text)
+    parsed.verify()
+    # The graph is folded and shared already: memory to registers and dead branches are all that is left to do.
+    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options())
+    passes = llvm.create_new_module_pass_manager()
+    passes.add_sroa_pass()
+    passes.add_simplify_cfg_pass()
+    passes.run(parsed, builder)
+    return machine.emit_object(parsed)
 
 
 _tracing = threading.Lock()  # two threads that trace at once only wait for each other; while one traces, LLVM may work
