@@ -6,7 +6,7 @@ functions simply run.
 """
 
 from .control import leave, loop, switch, when, while_any
-from .graph import Graph, Scalar, TraceError, Value, is_constant, traced
+from .graph import Graph, TraceError, Value, is_constant, traced
 from .memory import Floats, Known, Masked, carry, counters, lane_count, memory, pack_number, picked, records, workspace
 from .reverse import replay, vjp
 from .scalar import (
@@ -27,10 +27,12 @@ from .scalar import (
     tanh,
     to_float,
 )
+from .types import Index, IndexArray, Mask, Scalar, ScalarArray, TimedArray
 
 __all__ = [
-    "Floats", "Graph", "Known", "Masked", "Scalar", "TraceError", "Value", "absolute", "any_lane", "atan2", "carry",
-    "clip", "cos", "counters", "floor", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum", "memory",
-    "minimum", "nearest", "pack_number", "picked", "records", "replay", "select", "sin", "sincos", "sqrt", "switch",
-    "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
+    "Floats", "Graph", "Index", "IndexArray", "Known", "Mask", "Masked", "Scalar", "ScalarArray", "TimedArray",
+    "TraceError", "Value", "absolute", "any_lane", "carry", "clip", "cos", "counters", "floor", "is_constant",
+    "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum", "nearest", "pack_number", "picked",
+    "records", "replay", "select", "sin", "sincos", "sqrt", "switch", "tanh", "to_float", "traced", "vjp", "when",
+    "while_any", "workspace",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from typing import Any, NamedTuple
 
-Scalar = Any  # a Python float or a traced Value: physics functions accept both
+from .types import Scalar
 
 
 class TraceError(Exception):

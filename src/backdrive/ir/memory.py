@@ -18,7 +18,8 @@ from typing import Any
 
 import numpy as np
 
-from .graph import Graph, Region, Scalar, TraceError, Value, add, argument_of, current, traced
+from .graph import Graph, Region, TraceError, Value, add, argument_of, current, traced
+from .types import IndexArray, Scalar, ScalarArray
 
 
 @dataclass(frozen=True)
@@ -311,7 +312,7 @@ def lane_count() -> int:
     return current().module.types.lanes
 
 
-def workspace(count: Any) -> Any:
+def workspace(count: Any) -> ScalarArray:
     """An uninitialised array of `count` lane values: floats, registers (unrolled), or scratch memory."""
     graph = Graph.current
     if graph is None:
@@ -321,12 +322,12 @@ def workspace(count: Any) -> Any:
     return memory(count)
 
 
-def records(count: Any, period: int = 1) -> Any:
+def records(count: Any, period: int = 1) -> ScalarArray:
     """Like `memory`, for `Records`."""
     return memory(count) if Graph.current is None else Records(memory(count), period)
 
 
-def memory(count: Any) -> Any:
+def memory(count: Any) -> ScalarArray:
     """Like `workspace`, but also in unrolled kernels real memory: it carries state around rolled loops."""
     graph = Graph.current
     if graph is None:
@@ -338,7 +339,7 @@ def memory(count: Any) -> Any:
     return Array(storage)
 
 
-def carry(count: int) -> Any:
+def carry(count: int) -> ScalarArray:
     """A few numbers that a rolled loop carries, in registers; static indices only."""
     graph = Graph.current
     if graph is None:
@@ -348,7 +349,7 @@ def carry(count: int) -> Any:
     return Array(storage)
 
 
-def counters(count: Any) -> Any:
+def counters(count: Any) -> IndexArray:
     """Like `memory`, of uniform integers: the same in all lanes."""
     graph = Graph.current
     if graph is None:

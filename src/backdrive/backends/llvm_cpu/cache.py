@@ -1,9 +1,9 @@
 """Compiled kernels on disk.
 
-A kernel's key is a hash over everything that its machine code depends on: this package's own source, the kernel's name
-and options, the model (of specialised kernels), the processor and LLVM. A cached kernel needs no tracing. Behind the key
-stands the hash of the LLVM IR that was traced, and behind that the machine code: after a change of the source, kernels
-that it did not concern are traced, but not compiled again.
+A kernel's key is a hash over everything that its machine code depends on: this package's own source, the kernel's
+name and options, the model (of specialised kernels), the processor and LLVM. A cached kernel needs no tracing. The file
+under that key names the hash of the LLVM IR that was traced, under which the machine code is kept: after a change of
+the source, a kernel whose LLVM IR did not change is traced again, but not compiled.
 
 Machine code is only taken from a place that nobody else can write to: the directory and the file must belong to this
 user and be writable by no one else; otherwise the cache is not used, and a warning says so. Every file carries its
@@ -70,8 +70,8 @@ def key_of_code(text: str, *parts: Any) -> str:
     return hashlib.sha256(repr((text, llvm.llvm_version_info, *parts)).encode()).hexdigest()
 
 
-def load(key: str) -> Entry | None:
-    """The entry of a kernel or of its code, if a sound file of a trusted place has it."""
+def load(key: str, linked: bool = False) -> Entry | None:
+    """The entry of a kernel or of its code, if a sound file of a trusted place has it; linked: no further link counts."""
     if not _trusted_directory(create=False):
         return None
     try:
@@ -82,10 +82,10 @@ def load(key: str) -> Entry | None:
             content = file.read()
     except OSError:
         return None
-    return _parse(content, key)
+    return _parse(content, key, linked)
 
 
-def _parse(content: bytes, key: str) -> Entry | None:
+def _parse(content: bytes, key: str, linked: bool) -> Entry | None:
     start = len(_MAGIC) + 64
     digest = content[len(_MAGIC) : start]
     payload = content[start:]
@@ -97,7 +97,7 @@ def _parse(content: bytes, key: str) -> Entry | None:
         if fields["key"] != key:
             return None
         if "code" in fields:
-            return load(str(fields["code"]))
+            return None if linked else load(str(fields["code"]), linked=True)
         return Entry(code, fields["scratch"], fields["operations"])
     except (ValueError, KeyError, TypeError):
         return None
