@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from .contacts import Contacts
 from .model import Model, State
-from .physics.constraints.constrain import Stepping
+from .physics.constraints.constrain import RigidContact
 from .physics.integrators.integrate import Integrator, Midpoint, SemiImplicitEuler
 from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
 from .physics.solvers.interior_point import InteriorPoint
@@ -144,7 +144,7 @@ class Simulator(nn.Module):
         self._tangent = Tangent(self.model)
         self._body_links = self.model.body_link.tolist()
         self._angles = _planar_angles(self.model) if self.model.dim == 2 else []
-        scheme = Scheme(self.integrator, Stepping(self.solver, float(self.bounce_threshold), impacts=self.impacts))
+        scheme = Scheme(self.integrator, RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts))
         self._program = Program(
             self.model,
             self.dt,

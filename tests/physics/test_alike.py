@@ -7,7 +7,7 @@ from contact_scenes import INTEGRATORS, parameters
 from impact_scenes import gradients_of
 
 import backdrive as bd
-from backdrive.physics.tree.world import MANY, Alike
+from backdrive.physics.tree.tree import MANY, Homogeneous
 from backdrive.schema.layout import ARMATURE, COM, LINK, MASS
 
 BATCH, STEPS, DT = 3, 6, 1 / 60  # later, things clatter
@@ -49,7 +49,7 @@ def results(model, inputs, integrator, wrenches, **options):
 
 def check(monkeypatch, model, inputs, integrator, wrenches=False, **options):
     mine = results(model, inputs, integrator, wrenches, **options)
-    monkeypatch.setattr(Alike, "links_of", classmethod(lambda *_: None))
+    monkeypatch.setattr(Homogeneous, "links_of", classmethod(lambda *_: None))
     theirs = results(model, inputs, integrator, wrenches, **options)
     for a, b in zip(mine[:2], theirs[:2]):
         assert (a - b).abs().max() < 1e-11
@@ -83,19 +83,19 @@ def test_few_are_not_worth_a_kernel():
     for k in range(MANY - 1):
         scene.add_body(f"disc{k}", bd.Circle(0.1), mass=1.0, position=(float(k), 0.0))
     model = scene.build()
-    assert Alike.links_of(model, np.zeros(len(model.constants), bool)) is None
+    assert Homogeneous.links_of(model, np.zeros(len(model.constants), bool)) is None
 
 
 def test_what_is_common():
     model = crowd(2)
     none = np.zeros(len(model.constants), bool)
-    numbers = dict(Alike.links_of(model, none).numbers)
+    numbers = dict(Homogeneous.links_of(model, none).numbers)
     assert numbers[COM] == 0.0 and numbers[ARMATURE] == 0.0 and MASS not in numbers
     given = none.copy()
     given[LINK + COM] = True  # of the second body
-    assert COM not in dict(Alike.links_of(model, given).numbers)
+    assert COM not in dict(Homogeneous.links_of(model, given).numbers)
     moved = crowd(2, com=0.02)
-    assert COM not in dict(Alike.links_of(moved, none).numbers)
+    assert COM not in dict(Homogeneous.links_of(moved, none).numbers)
 
 
 def test_trees_are_not_alike():
@@ -106,4 +106,4 @@ def test_trees_are_not_alike():
     for k in range(MANY):
         scene.add_body(f"alone{k}", bd.Circle(0.1), mass=1.0, position=(2.0 + k, 0.0))
     model = scene.build()
-    assert Alike.links_of(model, np.zeros(len(model.constants), bool)) is None
+    assert Homogeneous.links_of(model, np.zeros(len(model.constants), bool)) is None

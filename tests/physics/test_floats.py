@@ -11,13 +11,13 @@ from backdrive.ir import Floats, vjp
 from backdrive.physics import rollout
 from backdrive.physics.math import spatial as sp
 from backdrive.physics.math.spatial import BODY
-from backdrive.physics.policy import Given
+from backdrive.physics.policy import GivenControls
 from backdrive.physics.step import Scheme, step
 from backdrive.physics.step_adjoint import step_adjoint
 from backdrive.physics.tree import inverse
 from backdrive.physics.tree.bodies import body_moments
 from backdrive.physics.tree.poses import link_poses
-from backdrive.physics.tree.world import World, topology_table
+from backdrive.physics.tree.tree import Tree, topology_table
 
 DT, STEPS = 0.01, 4
 INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=repr)
@@ -59,7 +59,7 @@ class Rows(Floats):
 
 def world_of(model):
     topology, constants = Floats(topology_table(model)), Floats(model.constants.tolist())
-    return World(model.nlink, model.nq, model.nv, model.nu, model.nconst, topology, constants)
+    return Tree(model.nlink, model.nq, model.nv, model.nu, model.nconst, topology, constants)
 
 
 def example(dim=3):
@@ -110,7 +110,7 @@ def test_rollout(integrator, every):
     world = world_of(model)
     rollout.rollout(
         world, Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
-        Given(world, Rows(controls.numpy())), None,
+        GivenControls(world, Rows(controls.numpy())), None,
         path_q=path_q, path_v=path_v, last_q=last_q, last_v=last_v, status=status, steps=STEPS, every=every, h=DT,
     )  # fmt: skip
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from piles import pile
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import Stepping
+from backdrive.physics.constraints.constrain import RigidContact
 from backdrive.physics.step import Scheme
 from backdrive.piles.broad import overlapping
 from backdrive.piles.memory import Memory
@@ -34,8 +34,8 @@ def test_all_overlapping_boxes_are_found(count, seed, variety, apart):
 
 
 def engine_of(model, **settings):
-    stepping = Stepping(bd.ProjectedGaussSeidel(iterations=20))
-    return Engine(model, 0.01, Scheme(bd.SemiImplicitEuler(), stepping), 2, 64, False, False, **settings)
+    contact_model = RigidContact(bd.ProjectedGaussSeidel(iterations=20))
+    return Engine(model, 0.01, Scheme(bd.SemiImplicitEuler(), contact_model), 2, 64, False, False, **settings)
 
 
 @pytest.mark.parametrize("dim", [2, 3])

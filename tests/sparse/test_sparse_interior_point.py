@@ -7,12 +7,12 @@ from piles import pile, settled, tower
 from test_sparse_gradients import PARAMETERS, check
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import Stepping
+from backdrive.physics.constraints.constrain import RigidContact
 from backdrive.physics.step import Scheme
 from backdrive.piles.interior_point import solve
-from backdrive.piles.network import Network
+from backdrive.piles.network import SparseDelassus
 from backdrive.piles.pivoting import solve_by_pivoting
-from backdrive.piles.rollout import World
+from backdrive.piles.rollout import PileWorld
 from backdrive.piles.step import Engine
 
 SOLVER = bd.InteriorPoint()
@@ -122,7 +122,7 @@ def problem(random, contacts, bodies, directions=2, nv=6):
     pushes = random.normal(size=(contacts, 1 + directions, 2 * nv))
     b, mu = random.normal(size=(contacts, 1 + directions)), random.uniform(0.0, 0.8, contacts)
     mu[::5] = 0.0
-    return Network(pushes, ends, b, np.full(contacts, 1e-6), mu)
+    return SparseDelassus(pushes, ends, b, np.full(contacts, 1e-6), mu)
 
 
 @pytest.mark.parametrize("seed", range(12))
@@ -236,8 +236,10 @@ def test_checkpoints_change_no_gradient():
 def test_the_same_bits_whatever_the_lanes(dim):
     model, ends = pile(20, dim=dim), []
     for lanes in (1, 4, 4):
-        engine = Engine(model, 0.01, Scheme(bd.SemiImplicitEuler(), Stepping(SOLVER)), 2, 64, False, False, lanes=lanes)
-        world, warm = World(engine, None, model.constants), None
+        engine = Engine(
+            model, 0.01, Scheme(bd.SemiImplicitEuler(), RigidContact(SOLVER)), 2, 64, False, False, lanes=lanes
+        )
+        world, warm = PileWorld(engine, None, model.constants), None
         q, v = model.q0.copy(), model.v0.copy()
         for _ in range(25):
             outcome = world.forward({}, 0, q, v, warm)
@@ -305,7 +307,7 @@ def test_a_step_without_derivative_has_no_number_for_it(monkeypatch):
     def singular(network, E):
         raise RuntimeError("Factor is exactly singular")
 
-    monkeypatch.setattr(Network, "factor", singular)
+    monkeypatch.setattr(SparseDelassus, "factor", singular)
     (gradient,) = torch.autograd.grad(last.v.sum(), v)
     assert gradient.isnan().any()
 

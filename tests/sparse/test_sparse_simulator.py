@@ -8,9 +8,9 @@ import torch
 from piles import pile, settled
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import Stepping
+from backdrive.physics.constraints.constrain import RigidContact
 from backdrive.physics.step import Scheme
-from backdrive.piles.rollout import World
+from backdrive.piles.rollout import PileWorld
 from backdrive.piles.step import Engine
 
 
@@ -102,10 +102,10 @@ def test_the_same_bits_whatever_the_batch_and_the_threads():
 @pytest.mark.parametrize("dim", [2, 3])
 def test_the_same_bits_whatever_the_lanes(dim):
     model = pile(30, dim=dim)
-    scheme, ends = Scheme(bd.SemiImplicitEuler(), Stepping(bd.ProjectedGaussSeidel(iterations=10))), []
+    scheme, ends = Scheme(bd.SemiImplicitEuler(), RigidContact(bd.ProjectedGaussSeidel(iterations=10))), []
     for lanes in (1, 4, 8):
         engine = Engine(model, 0.01, scheme, 2, 64, False, False, lanes=lanes)
-        world, warm = World(engine, None, model.constants), None
+        world, warm = PileWorld(engine, None, model.constants), None
         q, v = model.q0.copy(), model.v0.copy()
         for _ in range(20):
             outcome = world.forward({}, 0, q, v, warm)

@@ -31,7 +31,7 @@ from .types import Index, IndexArray, Mask, Scalar, ScalarArray, TimedArray
 
 __all__ = [
     "Floats", "Graph", "Index", "IndexArray", "Known", "Mask", "Masked", "Scalar", "ScalarArray", "TimedArray",
-    "TraceError", "Value", "absolute", "any_lane", "carry", "clip", "cos", "counters", "floor", "is_constant",
+    "TraceError", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos", "counters", "floor", "is_constant",
     "is_finite", "lane_count", "leave", "loop", "maximum", "memory", "minimum", "nearest", "pack_number", "picked",
     "records", "replay", "select", "sin", "sincos", "sqrt", "switch", "tanh", "to_float", "traced", "vjp", "when",
     "while_any", "workspace",

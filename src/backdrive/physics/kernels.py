@@ -20,10 +20,10 @@ from . import step_jacobian as jacobian
 from .constraints.rows import Constraints
 from .constraints.tables import Tables
 from .integrators.integrate import SemiImplicitEuler
-from .policy import Given, Network, NetworkTables, Watching
+from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
 from .step import Scheme
 from .tree import inverse, poses
-from .tree.world import Alike, World, topology_table
+from .tree.tree import Homogeneous, Tree, topology_table
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class Variant:
     constants_bar: bool = False
     batched: bool = False  # constants per environment
     watching: Watching | None = None  # of a policy
-    alike: Alike | None = None  # of a rolled kernel for such models only
+    homogeneous: Homogeneous | None = None  # of a rolled kernel for such models only
 
     def absent(self) -> set[str]:
         """Rows that this variant does not have: None to the physics."""
@@ -195,11 +195,11 @@ def make_kernel(
         array = a.pop("constants", None)
         if model is None:
             sizes = {name: a.pop(name) for name in SIZES}
-            world = World(**sizes, topology=a.pop("topology"), constants=array, alike=variant.alike)
+            tree = Tree(**sizes, topology=a.pop("topology"), constants=array, homogeneous=variant.homogeneous)
         else:
             sizes = {name: getattr(model, name) for name in SIZES}
             constants = Known(model.constants, varying, array)
-            world = World(**sizes, topology=Known(topology_table(model)), constants=constants)
+            tree = Tree(**sizes, topology=Known(topology_table(model)), constants=constants)
             if varying is not None and "constants_bar" in a:
                 a["constants_bar"] = Masked(a["constants_bar"], varying)
         if constraining:
@@ -210,17 +210,17 @@ def make_kernel(
                     name: getattr(tables, name) for name in ("nslot", "nsingle", "grounded")
                 }
             table = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
-            world.constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
+            tree.constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})
         if form.integrates:
             a["scheme"] = variant.scheme or Scheme(SemiImplicitEuler())
             rows = {name: a.pop(name) for name in DRIVING if name in a}
             if variant.watching:
                 given = [a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)]
-                a["driver"] = Network(world, variant.watching, NetworkTables(*given), **rows)
+                a["driver"] = PolicyNetwork(tree, variant.watching, NetworkTables(*given), **rows)
             else:
-                a["driver"] = Given(world, **rows)
-        form.function(world, **a)
+                a["driver"] = GivenControls(tree, **rows)
+        form.function(tree, **a)
 
     key = repr(variant)
     if model is not None:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from ..ir import carry, counters, loop, maximum, memory, select, tanh, when, workspace
 from .math.arrays import add_to, copy, local, zero
 from .tree.poses import link_poses, link_poses_adjoint, pose_size
-from .tree.world import World
+from .tree.tree import Tree
 
 ROWS = 8  # of a matrix that are computed together; matrices are padded to a multiple, and stored [n / ROWS, m, ROWS]
 HEAD = 7  # layers; their records; observations of the state, of poses; their pairs; the output; 1 if there are biases
@@ -24,18 +24,18 @@ LINEAR, TANH, RELU = 0, 1, 2  # σ
 KEPT = 8  # steps whose neurons are kept until their share of W̄ is added: W̄ is larger than the nearest cache
 
 
-class Given:
+class GivenControls:
     """Controls that are given: a row for every step."""
 
-    def __init__(self, world: World, controls: Any, controls_bar: Any = None) -> None:
-        self.world, self.controls, self.controls_bar = world, controls, controls_bar
+    def __init__(self, tree: Tree, controls: Any, controls_bar: Any = None) -> None:
+        self.tree, self.controls, self.controls_bar = tree, controls, controls_bar
 
     def prefetch(self, t: Any) -> None:
-        self.controls.row(t).prefetch(self.world.nu)
+        self.controls.row(t).prefetch(self.tree.nu)
 
     def prefetch_adjoint(self, t: Any) -> None:
-        self.controls.row(t - 1).prefetch(self.world.nu)
-        self.controls_bar.row(t).prefetch(self.world.nu)
+        self.controls.row(t - 1).prefetch(self.tree.nu)
+        self.controls_bar.row(t).prefetch(self.tree.nu)
 
     def control(self, t: Any, q: Any, v: Any) -> Any:
         """Those of step t, which starts from (q, v)."""
@@ -43,11 +43,11 @@ class Given:
 
     def again(self, t: Any) -> Any:
         """The controls of a step that was done before."""
-        return local(self.world.nu, self.controls.row(t))
+        return local(self.tree.nu, self.controls.row(t))
 
     def pull_back(self, t: Any, control_bar: Any, q: Any, v: Any, bars: Any) -> None:
         """From the gradient with respect to the controls of step t, those with respect to what they depend on."""
-        copy(self.world.nu, control_bar, self.controls_bar.row(t))
+        copy(self.tree.nu, control_bar, self.controls_bar.row(t))
 
     def finish(self) -> None:
         pass
@@ -77,22 +77,22 @@ class NetworkTables(NamedTuple):
     ninput: Any
 
 
-class Network:
+class PolicyNetwork:
     """Controls of a network. Rows that are None are not wanted, or there are none.
 
     controls: written, or of an adjoint, known; controls_bar: what the loss says about them itself.
     """
 
     def __init__(
-        self, world: World, watching: Watching, tables: NetworkTables, inputs: Any = None, controls: Any = None,
+        self, tree: Tree, watching: Watching, tables: NetworkTables, inputs: Any = None, controls: Any = None,
         controls_bar: Any = None, inputs_bar: Any = None, weights_bar: Any = None,
     ) -> None:  # fmt: skip
-        self.world, self.watching, self.tables = world, watching, tables
+        self.tree, self.watching, self.tables = tree, watching, tables
         self.inputs, self.controls = inputs, controls
         self.controls_bar, self.inputs_bar, self.weights_bar = controls_bar, inputs_bar, weights_bar
         ints = tables.ints
         self.nlayer, self.layers, self.nstate, self.npose, self.pairs, self.output, bias = ints.get(0, HEAD)
-        self.nseen = world.nq + world.nv + tables.ninput
+        self.nseen = tree.nq + tree.nv + tables.ninput
         kept = 1 if weights_bar is None else KEPT
         self.seen, self.all_neurons, self.step = memory(self.nseen), memory(tables.nneuron * kept), counters(1)
         self.step[0] = 0  # of those kept
@@ -123,10 +123,10 @@ class Network:
         return self.tables.ints.at(self.layers + l * LAYER).get(0, LAYER)
 
     def prefetch(self, t: Any) -> None:
-        self.controls.row(t).prefetch(self.world.nu)
+        self.controls.row(t).prefetch(self.tree.nu)
 
     def prefetch_adjoint(self, t: Any) -> None:
-        self.controls.row(t - 1).prefetch(self.world.nu)
+        self.controls.row(t - 1).prefetch(self.tree.nu)
 
     def control(self, t: Any, q: Any, v: Any) -> Any:
         neurons, known = self.neurons, self.controls_bar is not None
@@ -135,18 +135,18 @@ class Network:
             self._forward(l, neurons)
         if known:
             u = self.again(t)
-            copy(self.world.nu, u, neurons.at(self.output))
+            copy(self.tree.nu, u, neurons.at(self.output))
         else:
-            u = local(self.world.nu, neurons.at(self.output))
-            copy(self.world.nu, u, self.controls.row(t))
+            u = local(self.tree.nu, neurons.at(self.output))
+            copy(self.tree.nu, u, self.controls.row(t))
         return u
 
     def again(self, t: Any) -> Any:
-        return local(self.world.nu, self.controls.row(t))
+        return local(self.tree.nu, self.controls.row(t))
 
     def _look(self, t: Any, q: Any, v: Any, neurons: Any) -> None:
         """Fill the observations."""
-        nq, nv = self.world.nq, self.world.nv
+        nq, nv = self.tree.nq, self.tree.nv
         copy(nq, q, self.seen)
         copy(nv, v, self.seen.at(nq))
         if self.inputs is not None:
@@ -155,7 +155,7 @@ class Network:
             place, source = self._pair(k)
             neurons[place] = self.seen[source]
         if self.watching.poses:
-            self.poses = link_poses(self.world, q, v, indexed=not self.specialised)
+            self.poses = link_poses(self.tree, q, v, indexed=not self.specialised)
             for place, source in self._watched():
                 neurons[place] = self.poses[source]
 
@@ -191,11 +191,11 @@ class Network:
 
     def pull_back(self, t: Any, control_bar: Any, q: Any, v: Any, bars: Any) -> None:
         """As `Given.pull_back`; to `bars` (q, v, constants) what the observations say is added."""
-        world, nq, nv = self.world, self.world.nq, self.world.nv
+        tree, nq, nv = self.tree, self.tree.nq, self.tree.nv
         neurons, neurons_bar = self.neurons, self.bars
         zero(self.tables.nneuron, neurons_bar)
-        output_bar, own = neurons_bar.at(self.output), local(world.nu, self.controls_bar.row(t))
-        for m in loop(world.nu):
+        output_bar, own = neurons_bar.at(self.output), local(tree.nu, self.controls_bar.row(t))
+        for m in loop(tree.nu):
             output_bar[m] = control_bar[m] + own[m]
         for l in loop(self.nlayer, reverse=True):
             self._backward(l, neurons, neurons_bar)
@@ -208,12 +208,12 @@ class Network:
         if self.inputs_bar is not None:
             copy(self.tables.ninput, self.seen_bar.at(nq + nv), self.inputs_bar.row(t))
         if self.watching.poses:
-            size = (world.nlink + 1) * pose_size(1)
+            size = (tree.nlink + 1) * pose_size(1)
             poses_bar = workspace(size) if self.specialised else memory(size)
             zero(size, poses_bar)
             for place, source in self._watched():
                 poses_bar[source] = poses_bar[source] + neurons_bar[place]
-            link_poses_adjoint(world, self.poses, poses_bar, q, [v], bars.q, [bars.v], bars.constants)
+            link_poses_adjoint(tree, self.poses, poses_bar, q, [v], bars.q, [bars.v], bars.constants)
         if self.weights_bar is not None:
             self.step[0] = self.step[0] + 1
             for _ in when(self.step[0] == KEPT):

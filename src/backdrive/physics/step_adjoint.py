@@ -38,25 +38,25 @@ from ..ir import (
 from .constraints.constrain import FORCE, power_of_forces
 from .constraints.constrain_adjoint import ConstraintAdjoint, all_constants
 from .constraints.rows import Constraints
-from .constraints.warm_start import Impulses
+from .constraints.warm_start import WarmStart
 from .geometry.collision import TOUCH, contacts_adjoint
 from .impacts.impact import Impacts
 from .integrators.integrate import Midpoint, move
 from .math import spatial as sp
 from .math.arrays import add_to, axpy, copy, gradient_memory, zero
 from .math.linear import TILE
-from .step import Passage, Scheme, Stretch, most_stretches, pass_stretch, stretch
+from .step import Passage, Scheme, Substep, most_substeps, pass_substep, substep
 from .tree.bodies import Bodies
 from .tree.dynamics import Dynamics
-from .tree.dynamics_adjoint import Bars, dynamics_adjoint, joint_inertia_adjoint, power_adjoint
+from .tree.dynamics_adjoint import Cotangents, dynamics_adjoint, joint_inertia_adjoint, power_adjoint
 from .tree.joints import JOINTS, Joint
 from .tree.poses import link_poses, link_poses_adjoint, pose_size
-from .tree.world import World
+from .tree.tree import Tree
 
 
 def step_adjoint(
-    world: World, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    impulses: Impulses | None, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
+    tree: Tree, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    impulses: WarmStart | None, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
     moments_bar: Any, forces_bar: Any = None, after: Any = None,
 ) -> None:  # fmt: skip
     """From the gradients after a step from (q, v), in place, those before it; others are added to their arrays.
@@ -64,23 +64,23 @@ def step_adjoint(
     after: the velocity after the step, NaN where it is not known, or None. forces_bar: gradient with respect to the
     forces of constraints in this step (`contact.add_forces`).
     """
-    bars = Bars(q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
+    bars = Cotangents(q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
     given = (controls, wrenches)
-    if scheme.stepping is None or not scheme.stepping.impacts or impulses is None:
-        now = stretch(world, bodies, scheme, q, v, *given, h, impulses, adjoint=True, after=after)
-        stretch_adjoint(world, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
+    if scheme.contact_model is None or not scheme.contact_model.impacts or impulses is None:
+        now = substep(tree, bodies, scheme, q, v, *given, h, impulses, adjoint=True, after=after)
+        substep_adjoint(tree, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
         return
-    impacts, timing = Impacts(world, scheme.integrator, h), Timing(world, h, constants_bar, forces_bar)
-    position, velocity, before_q, before_v = (memory(n) for n in (world.nq, world.nv) * 2)
-    most, number, back, more = most_stretches(world), counters(1), counters(1), memory(1)
-    starts = Starts(most, [(position, world.nq), (velocity, world.nv), *impacts.arrays(), *impulses.arrays()])
+    impacts, timing = Impacts(tree, scheme.integrator, h), Timing(tree, h, constants_bar, forces_bar)
+    position, velocity, before_q, before_v = (memory(n) for n in (tree.nq, tree.nv) * 2)
+    most, number, back, more = most_substeps(tree), counters(1), counters(1), memory(1)
+    starts = Starts(most, [(position, tree.nq), (velocity, tree.nv), *impacts.arrays(), *impulses.arrays()])
     number[0], back[0], more[0] = 0, 0, 1.0
-    ahead = None if after is None else memory(world.nv)
+    ahead = None if after is None else memory(tree.nv)
     for _ in while_any(lambda: more[0] > 0.0, 2 * most):
         i = number[0]
         for _ in when(i == 0):
-            copy(world.nq, q, position)
-            copy(world.nv, v, velocity)
+            copy(tree.nq, q, position)
+            copy(tree.nv, v, velocity)
             impacts.begin()
             # What later steps had is no start: the solver may end at another solution than the step did.
             impulses.forget()
@@ -89,21 +89,21 @@ def step_adjoint(
                 starts.keep(i)
             for _ in when(back[0] > 0):
                 starts.fetch(i)
-        copy(world.nq, position, before_q)
-        copy(world.nv, velocity, before_v)
+        copy(tree.nq, position, before_q)
+        copy(tree.nv, velocity, before_v)
         duration, slot = impacts.duration(), impacts.slot[0]
         if ahead is not None:  # most steps are one stretch, whose end is known; elsewhere nothing follows from it
-            for k in loop(world.nv):
+            for k in loop(tree.nv):
                 ahead[k] = select(to_float(i) < 0.5, after[k], math.nan)
-        now = stretch(world, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
-        passage = pass_stretch(world, scheme, impacts, now, position, velocity)
+        now = substep(tree, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
+        passage = pass_substep(tree, scheme, impacts, now, position, velocity)
         number[0] = i + 1
         for _ in when((back[0] > 0) | (i + 1 == most) | ~any_lane(impacts.going)):
             for _ in when(i > 0):
                 timing.several[0] = 1
             event = Event(passage, slot)
-            stretch_adjoint(
-                world, bodies, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
+            substep_adjoint(
+                tree, bodies, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
             )  # fmt: skip
             back[0], number[0] = 1, i - 1
             for _ in when(i == 0):
@@ -149,17 +149,17 @@ class Timing:
     forces_bar: of the whole step; pointed [nslot]: 1 where a later stretch says where the force acts.
     """
 
-    def __init__(self, world: World, h: Scalar, constants_bar: Any, forces_bar: Any) -> None:
+    def __init__(self, tree: Tree, h: Scalar, constants_bar: Any, forces_bar: Any) -> None:
         self.h, self.forces_bar = h, forces_bar
         if forces_bar is not None:
-            self.pointed = memory(world.constraints.nslot)
-            zero(world.constraints.nslot, self.pointed)
-        self.several, self.left_bar, self.gap_bar, self.gap_q = counters(1), memory(1), memory(1), memory(world.nq)
+            self.pointed = memory(tree.constraints.nslot)
+            zero(tree.constraints.nslot, self.pointed)
+        self.several, self.left_bar, self.gap_bar, self.gap_q = counters(1), memory(1), memory(1), memory(tree.nq)
         self.several[0], self.left_bar[0], self.gap_bar[0] = 0, 0.0, 0.0
-        zero(world.nq, self.gap_q)
-        self.gap_constants = None if constants_bar is None else gradient_memory(constants_bar, world.nconst)
+        zero(tree.nq, self.gap_q)
+        self.gap_constants = None if constants_bar is None else gradient_memory(constants_bar, tree.nconst)
 
-    def share_of_forces(self, constraints: Constraints, now: Stretch, event: Event) -> Any:
+    def share_of_forces(self, constraints: Constraints, now: Substep, event: Event) -> Any:
         """The gradient with respect to the forces of a stretch, as λ / unit."""
         if self.forces_bar is None:
             return None
@@ -177,15 +177,15 @@ class Timing:
             self.pointed[slot] = select(points, 1.0, self.pointed[slot])
         return result
 
-    def differentiate_gap(self, world: World, now: Stretch, q: Any, event: Event) -> None:
+    def differentiate_gap(self, tree: Tree, now: Substep, q: Any, event: Event) -> None:
         """The gradient of the gap at the beginning of an impact, or of a stretch at whose end something returns."""
-        zero(world.nq, self.gap_q)
+        zero(tree.nq, self.gap_q)
         constants = all_constants(self.gap_constants)
         if constants is not None:
-            zero(world.nconst, constants)
+            zero(tree.nconst, constants)
         assert now.contacts is not None
         contacts, size = now.contacts, TOUCH - 1
-        touch_bars, width = memory(world.constraints.nslot * size), pose_size(0)
+        touch_bars, width = memory(tree.constraints.nslot * size), pose_size(0)
         place = select(event.hitting, event.slot, event.passage.slot)
         for c in loop(contacts.count[0]):
             slot = contacts.slots[c]
@@ -193,16 +193,16 @@ class Timing:
             touch_bars.put(slot, (select(hits, 1.0, 0.0), *(0.0,) * (size - 1)))
             record = contacts.touches.at(slot * TOUCH)
             record[TOUCH - 1] = select(hits, 1.0, record[TOUCH - 1])  # also of what took no part in the stretch
-        poses, bars = link_poses(world, q, indexed=True), memory((world.nlink + 1) * width)
-        zero((world.nlink + 1) * width, bars)
-        contacts_adjoint(world.constraints, contacts, poses, width, touch_bars, bars, constants)
-        link_poses_adjoint(world, poses, bars, q, [], self.gap_q, [], self.gap_constants)
+        poses, bars = link_poses(tree, q, indexed=True), memory((tree.nlink + 1) * width)
+        zero((tree.nlink + 1) * width, bars)
+        contacts_adjoint(tree.constraints, contacts, poses, width, touch_bars, bars, constants)
+        link_poses_adjoint(tree, poses, bars, q, [], self.gap_q, [], self.gap_constants)
 
-    def add_constants(self, world: World, gap_bar: Scalar, constants_bar: Any) -> None:
+    def add_constants(self, tree: Tree, gap_bar: Scalar, constants_bar: Any) -> None:
         """Add what a gradient with respect to the gap says of the model."""
         if self.gap_constants is not None:
             total, own = all_constants(constants_bar), all_constants(self.gap_constants)
-            for k in loop(world.nconst):
+            for k in loop(tree.nconst):
                 total[k] = total[k] + select(gap_bar == 0.0, 0.0, gap_bar * own[k])  # there may be no gap yet
 
 
@@ -214,21 +214,21 @@ class PathAdjoint:
     """
 
     def __init__(
-        self, world: World, scheme: Scheme, q: Any, v: Any, after: Any, motion: Any, passage: Passage, q_bar: Any,
+        self, tree: Tree, scheme: Scheme, q: Any, v: Any, after: Any, motion: Any, passage: Passage, q_bar: Any,
         v_bar: Any,
     ) -> None:  # fmt: skip
-        nq, nv, length = world.nq, world.nv, passage.length
+        nq, nv, length = tree.nq, tree.nv, passage.length
         self.q, self.v, self.after, self.move = memory(nq), memory(nv), memory(nv), memory(nv)
         self.time, self.even = memory(1), memory(1)
         step_bar, first_bar = workspace(nv), None
         if isinstance(scheme.integrator, Midpoint):
             length = 0.5 * length
             middle, middle_bar, first_bar = workspace(nq), workspace(nq), workspace(nv)
-            move(world, q, v, length, middle)
-            displacement_adjoint(world, middle, motion, length, q_bar, middle_bar, step_bar)
-            displacement_adjoint(world, q, v, length, middle_bar, self.q, first_bar)
+            move(tree, q, v, length, middle)
+            displacement_adjoint(tree, middle, motion, length, q_bar, middle_bar, step_bar)
+            displacement_adjoint(tree, q, v, length, middle_bar, self.q, first_bar)
         else:
-            displacement_adjoint(world, q, motion, length, q_bar, self.q, step_bar)
+            displacement_adjoint(tree, q, motion, length, q_bar, self.q, step_bar)
         self.time[0], self.even[0] = 0.0, 0.0
         share = 1.0 if first_bar is None else 0.5
         for k in loop(nv):
@@ -242,25 +242,25 @@ class PathAdjoint:
                 self.v[k] = self.v[k] + length * first_bar[k]
                 self.time[0] = self.time[0] + share * first_bar[k] * v[k]
 
-    def add(self, world: World, factor: Scalar, other: PathAdjoint) -> None:
-        for k in loop(world.nq):
+    def add(self, tree: Tree, factor: Scalar, other: PathAdjoint) -> None:
+        for k in loop(tree.nq):
             self.q[k] = self.q[k] + factor * other.q[k]
         for mine, its in ((self.v, other.v), (self.after, other.after), (self.move, other.move)):
-            for k in loop(world.nv):
+            for k in loop(tree.nv):
                 mine[k] = mine[k] + factor * its[k]
         self.time[0] = self.time[0] + factor * other.time[0]
         self.even[0] = self.even[0] + factor * other.even[0]
 
 
-def stretch_adjoint(
-    world: World, bodies: Bodies, scheme: Scheme, now: Stretch, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
-    after: Bars, forces_bar: Any = None, timing: Timing | None = None, event: Event | None = None,
+def substep_adjoint(
+    tree: Tree, bodies: Bodies, scheme: Scheme, now: Substep, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    after: Cotangents, forces_bar: Any = None, timing: Timing | None = None, event: Event | None = None,
 ) -> None:  # fmt: skip
     """From the gradients after a stretch from (q, v), in place, those before it; others are added to their arrays.
 
     h: how long it lasts if nothing hits. With `timing` and `event` it is part of a step with impacts.
     """
-    nq, nv = world.nq, world.nv
+    nq, nv = tree.nq, tree.nv
     middle = isinstance(scheme.integrator, Midpoint)
     outcome, dynamics, times = now.outcome, now.dynamics, now.times
     share = 0.5 if middle else 1.0
@@ -270,21 +270,21 @@ def stretch_adjoint(
         acting = select(event.flies, 1.0, 0.0)
     constraints, smooth, v_start, rate = None, workspace(nv), now.v_mid, 0.0
     move_velocity = workspace(nv)
-    if outcome is None or scheme.stepping is None:
+    if outcome is None or scheme.contact_model is None:
         axpy(nv, h, dynamics.vdot, v, move_velocity)
     else:
         if timing is not None and event is not None:
-            forces_bar = timing.share_of_forces(world.constraints, now, event)
-        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, times, forces_bar)
+            forces_bar = timing.share_of_forces(tree.constraints, now, event)
+        constraints = ConstraintAdjoint(tree, scheme.contact_model, outcome, times, forces_bar)
         if event is not None:
             copy(nv, dynamics.vdot, smooth)
         copy(nv, outcome.move, move_velocity)
-        allow(world, now, v, acting)
+        allow(tree, now, v, acting)
     after_bar, before_bar, vdot_bar = workspace(nv), workspace(nv), workspace(nv)
     start_bar, move_bar = workspace(nq), workspace(nv)
     path = None
     if event is None or timing is None:
-        displacement_adjoint(world, now.start, move_velocity, times.left, after.q, start_bar, move_bar)
+        displacement_adjoint(tree, now.start, move_velocity, times.left, after.q, start_bar, move_bar)
         for k in loop(nv):
             move_bar[k] = times.left * move_bar[k]
             after_bar[k] = after.v[k] + move_bar[k]
@@ -294,23 +294,23 @@ def stretch_adjoint(
         part = event.passage.part
         for k in loop(nv):
             move_velocity[k] = move_velocity[k] - (1.0 - part) * (outcome.after[k] - v[k])
-        path = PathAdjoint(world, scheme, q, v, outcome.after, move_velocity, event.passage, after.q, after.v)
+        path = PathAdjoint(tree, scheme, q, v, outcome.after, move_velocity, event.passage, after.q, after.v)
         if timing.forces_bar is not None:
-            path.even[0] = path.even[0] + power_of_forces(world.constraints, outcome, timing.forces_bar) / timing.h
+            path.even[0] = path.even[0] + power_of_forces(tree.constraints, outcome, timing.forces_bar) / timing.h
         for _ in when(timing.several[0] > 0):
-            gap = PathAdjoint(world, scheme, q, v, outcome.after, move_velocity, event.passage, timing.gap_q, None)
+            gap = PathAdjoint(tree, scheme, q, v, outcome.after, move_velocity, event.passage, timing.gap_q, None)
             whole, timed = select(acting > 0.0, h, 1.0), event.passage.timed
             rate = select(timed, gap.time[0] + gap.even[0] / whole, 1.0)
             time_bar = path.time[0] + path.even[0] / whole - timing.left_bar[0]
             timing.gap_bar[0] = select(timed, -time_bar / rate, 0.0)
-            path.add(world, timing.gap_bar[0], gap)
-            timing.add_constants(world, timing.gap_bar[0], after.constants)
+            path.add(tree, timing.gap_bar[0], gap)
+            timing.add_constants(tree, timing.gap_bar[0], after.constants)
         for k in loop(nv):
             after_bar[k], move_bar[k] = path.after[k], path.move[k]
             before_bar[k] = path.v[k] + path.after[k]
         for k in loop(nq):
             start_bar[k] = 0.0 if middle else path.q[k]
-        dynamics = resting(world, dynamics, acting)
+        dynamics = resting(tree, dynamics, acting)
         v_start = workspace(nv)
         for k in loop(nv):
             v_start[k] = acting * now.v_mid[k]
@@ -320,34 +320,34 @@ def stretch_adjoint(
     for k in loop(nv):
         vdot_bar[k] = times.unit * after_bar[k]
     gradients = (after.controls, after.wrenches, after.constants, after.moments)
-    bars = Bars(start_bar, v_mid_bar, *gradients)
+    bars = Cotangents(start_bar, v_mid_bar, *gradients)
     if constraints is not None:
-        rate = correction_adjoint(world, bodies, dynamics, constraints, now.start, damping_time, move_bar, bars)
-    shared = (world, bodies, now.start)
+        rate = correction_adjoint(tree, bodies, dynamics, constraints, now.start, damping_time, move_bar, bars)
+    shared = (tree, bodies, now.start)
     virtual = dynamics_adjoint(
         *shared, v_start, v, controls, wrenches, damping_time, dynamics, vdot_bar, before_bar, bars, constraints, acting
     )  # fmt: skip
     if path is not None and timing is not None and event is not None and constraints is not None:
         for _ in when(timing.several[0] > 0):
             time_adjoint(
-                world, now, constraints, timing, event, path, smooth, after_bar, virtual, rate, h, share
+                tree, now, constraints, timing, event, path, smooth, after_bar, virtual, rate, h, share
             )  # fmt: skip
     if middle:
         first = now.first
         assert first is not None
         for k in loop(nv):
             before_bar[k], vdot_bar[k] = before_bar[k] + v_mid_bar[k], 0.5 * h * v_mid_bar[k]
-        bars = Bars(start_bar, before_bar, *gradients)
+        bars = Cotangents(start_bar, before_bar, *gradients)
         virtual = dynamics_adjoint(*shared, v, v, controls, wrenches, damping_time, first, vdot_bar, before_bar, bars)
         moved_bar, step_bar = workspace(nq), workspace(nv)
-        displacement_adjoint(world, q, v, 0.5 * h, start_bar, moved_bar, step_bar)
+        displacement_adjoint(tree, q, v, 0.5 * h, start_bar, moved_bar, step_bar)
         for k in loop(nv):
             before_bar[k] = before_bar[k] + 0.5 * h * step_bar[k]
         if path is not None and timing is not None:
             add_to(nq, path.q, moved_bar)
             for _ in when(timing.several[0] > 0):
                 total = carry(1)
-                total[0] = 0.5 * damping_rate(world, virtual, first.vdot)
+                total[0] = 0.5 * damping_rate(tree, virtual, first.vdot)
                 for k in loop(nv):
                     total[0] = total[0] + 0.5 * (v_mid_bar[k] * first.vdot[k] + step_bar[k] * v[k])
                 timing.left_bar[0] = timing.left_bar[0] + acting * total[0]
@@ -359,27 +359,27 @@ def stretch_adjoint(
     if timing is not None and event is not None:
         returns = event.passage.returns
         for _ in when(any_lane(event.hitting | returns)):
-            timing.differentiate_gap(world, now, q, event)
+            timing.differentiate_gap(tree, now, q, event)
             start = select(returns, -timing.gap_bar[0], 0.0)
             for k in loop(nq):
                 after.q[k] = after.q[k] + start * timing.gap_q[k]
-            timing.add_constants(world, start, after.constants)
+            timing.add_constants(tree, start, after.constants)
 
 
-def allow(world: World, now: Stretch, v: Any, acting: Scalar = 1.0) -> None:
+def allow(tree: Tree, now: Substep, v: Any, acting: Scalar = 1.0) -> None:
     """The accelerations in the dynamics become those that constraints allowed."""
     outcome, dynamics, unit = now.outcome, now.dynamics, now.times.unit
     assert outcome is not None
-    for k in loop(world.nv):
+    for k in loop(tree.nv):
         dynamics.vdot[k] = (outcome.after[k] - v[k]) / unit
-    for i in world.links():
+    for i in tree.links():
         caused = sp.scale(1.0 / unit, outcome.caused.get(i + 1, 6))
         free = sp.scale(acting, dynamics.accelerations.get(i + 1, 6))
         dynamics.accelerations.put(i + 1, sp.add(free, caused))
 
 
 def time_adjoint(
-    world: World, now: Stretch, constraints: ConstraintAdjoint, timing: Timing, event: Event, path: PathAdjoint,
+    tree: Tree, now: Substep, constraints: ConstraintAdjoint, timing: Timing, event: Event, path: PathAdjoint,
     smooth: Any, after_bar: Any, virtual: Any, correction_rate: Scalar, h: Scalar, share: float,
 ) -> None:  # fmt: skip
     """From the gradient with respect to the time left after a stretch that with respect to the time left before it.
@@ -392,17 +392,17 @@ def time_adjoint(
     flies, found = event.flies, event.passage.found
     whole = select(flies, h, 1.0)
     total = carry(1)
-    total[0] = share * (damping_rate(world, virtual, now.dynamics.vdot) + correction_rate)
-    for k in loop(world.nv):
+    total[0] = share * (damping_rate(tree, virtual, now.dynamics.vdot) + correction_rate)
+    for k in loop(tree.nv):
         total[0] = total[0] + after_bar[k] * smooth[k]
-    system = outcome.system
-    for _ in when(system.count > 0):
-        speeds, reduced = memory(world.constraints.nimpulse + TILE), memory(world.nv)
-        copy(world.nv, now.dynamics.reduced, reduced)
-        system.speeds(reduced, speeds)
-        for r in loop(system.count):
+    problem = outcome.problem
+    for _ in when(problem.count > 0):
+        speeds, reduced = memory(tree.constraints.nimpulse + TILE), memory(tree.nv)
+        copy(tree.nv, now.dynamics.reduced, reduced)
+        problem.speeds(reduced, speeds)
+        for r in loop(problem.count):
             y, mode = constraints.multiplier[r], constraints.mode[r]
-            bound = select(mode < 0.0, system.low[r], system.high[r])
+            bound = select(mode < 0.0, problem.low[r], problem.high[r])
             at_bound = select(mode == 0.0, 0.0, y * bound / whole)
             total[0] = total[0] + (at_bound - select(mode == 0.0, y * speeds[r], 0.0)) / unit
     gone = select(found, -path.even[0] * event.passage.part / whole, path.time[0])
@@ -410,22 +410,22 @@ def time_adjoint(
     timing.left_bar[0] = select(flies, before, timing.left_bar[0])
 
 
-def damping_rate(world: World, virtual: Any, vdot: Any) -> Scalar:
+def damping_rate(tree: Tree, virtual: Any, vdot: Any) -> Scalar:
     """How -λ · (M + h D) v̇ depends on h."""
     total = carry(1)
     total[0] = 0.0
-    for i in world.links():
-        b = world.velocity(i)
-        for k in loop(world.dofs(i)):
-            total[0] = total[0] - virtual[b + k] * vdot[b + k] * world.link(i).damping
+    for i in tree.links():
+        b = tree.v_start(i)
+        for k in loop(tree.dofs(i)):
+            total[0] = total[0] - virtual[b + k] * vdot[b + k] * tree.link(i).damping
     return total[0]
 
 
-def resting(world: World, dynamics: Dynamics, acting: Scalar) -> Dynamics:
+def resting(tree: Tree, dynamics: Dynamics, acting: Scalar) -> Dynamics:
     """The same dynamics, without velocities and weight where nothing acts."""
     still = Dynamics()
     still.factors, still.vdot, still.accelerations = dynamics.factors, dynamics.vdot, dynamics.accelerations
-    still.frames = dynamics.frames.slowed(world, acting)
+    still.frames = dynamics.frames.slowed(tree, acting)
     still.accelerations.put(0, sp.scale(acting, dynamics.accelerations.get(0, 6)))
     if hasattr(dynamics, "rotations"):
         still.rotations = dynamics.rotations
@@ -433,8 +433,8 @@ def resting(world: World, dynamics: Dynamics, acting: Scalar) -> Dynamics:
 
 
 def correction_adjoint(
-    world: World, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
-    move_bar: Any, bars: Bars,
+    tree: Tree, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
+    move_bar: Any, bars: Cotangents,
 ) -> Scalar:  # fmt: skip
     """Add what the gradient with respect to the motion that corrects positions means for A in A p = Jᵀ π; what it means
     for the rows is left to `ConstraintAdjoint.add_rows`.
@@ -443,27 +443,27 @@ def correction_adjoint(
     """
     outcome, rate = constraints.outcome, memory(1)
     rate[0] = 0.0
-    q_bar, v_bar = memory(world.nq), memory(world.nv)
-    zero(world.nq, q_bar)
+    q_bar, v_bar = memory(tree.nq), memory(tree.nv)
+    zero(tree.nq, q_bar)
     for _ in when(outcome.corrected[0] > 0):
-        zero(world.nv, v_bar)
-        inside = Bars(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
+        zero(tree.nv, v_bar)
+        inside = Cotangents(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
         virtual, N = constraints.correct(dynamics, q, move_bar)
-        still, rest = Dynamics(), workspace(world.nv)
-        still.frames, still.accelerations = dynamics.frames.slowed(world, 0.0), outcome.pseudo_caused
-        zero(world.nv, rest)
-        power_adjoint(world, bodies, q, rest, outcome.pseudo, still, virtual, N, None, -1.0, inside, acting=0.0)
-        joint_inertia_adjoint(world, virtual, outcome.pseudo, damping_time, inside)
-        rate[0] = damping_rate(world, virtual, outcome.pseudo)
-    add_to(world.nq, q_bar, bars.q)
+        still, rest = Dynamics(), workspace(tree.nv)
+        still.frames, still.accelerations = dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused
+        zero(tree.nv, rest)
+        power_adjoint(tree, bodies, q, rest, outcome.pseudo, still, virtual, N, None, -1.0, inside, acting=0.0)
+        joint_inertia_adjoint(tree, virtual, outcome.pseudo, damping_time, inside)
+        rate[0] = damping_rate(tree, virtual, outcome.pseudo)
+    add_to(tree.nq, q_bar, bars.q)
     return rate[0]
 
 
-def displacement_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar: Any, step_bar: Any) -> None:
+def displacement_adjoint(tree: Tree, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar: Any, step_bar: Any) -> None:
     """q_bar = and step_bar = the gradient of q ⊕ h v with respect to q, and to the displacement h v."""
 
     def one(joint: type[Joint], i: Any) -> None:
-        a, b = world.position(i), world.velocity(i)
+        a, b = tree.q_start(i), tree.v_start(i)
         inputs = (*q.at(a).get(0, joint.nq), *sp.scale(h, v.at(b).get(0, joint.nv)))
         _, gradient = vjp(
             lambda *x: joint.integrate(x[: joint.nq], x[joint.nq :]), inputs, target_bar.at(a).get(0, joint.nq)
@@ -471,5 +471,5 @@ def displacement_adjoint(world: World, q: Any, v: Any, h: Scalar, target_bar: An
         q_bar.at(a).put(0, tuple(gradient[: joint.nq]))
         step_bar.at(b).put(0, tuple(gradient[joint.nq :]))
 
-    for i in world.links():
-        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)
+    for i in tree.links():
+        switch(tree.kind(i), [partial(one, joint) for joint in JOINTS], i)

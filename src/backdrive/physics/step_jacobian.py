@@ -14,45 +14,45 @@ from ..ir import Scalar, loop, memory, select, switch, to_float, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import correction_matrix
 from .math.arrays import copy, local, zero
-from .rollout import Driver, no_impulses
-from .step import Scheme, stretch
+from .rollout import ControlSource, no_impulses
+from .step import Scheme, substep
 from .step_adjoint import allow, correction_adjoint
 from .tree.bodies import body_moments
-from .tree.dynamics_adjoint import Bars, dynamics_adjoint
+from .tree.dynamics_adjoint import Cotangents, dynamics_adjoint
 from .tree.joints import JOINTS, Joint
-from .tree.world import World
+from .tree.tree import Tree
 
 
 def jacobians(
-    world: World, scheme: Scheme, q: Any, v: Any, driver: Driver, after: Any, step: Any, rows: Any, h: Scalar
+    tree: Tree, scheme: Scheme, q: Any, v: Any, driver: ControlSource, after: Any, step: Any, rows: Any, h: Scalar
 ) -> None:
     """Kernel: the derivatives of the elements of v⁺ (`after`) and of h (v⁺ + p) (`step`), nv rows each.
 
     A row has 2 nv + nu numbers, for displacements of q, for v and the controls. rows: nv. Of semi-implicit Euler steps
     without impacts.
     """
-    nq, nv, nu = world.nq, world.nv, world.nu
-    bodies, impulses = body_moments(world), no_impulses(world)
+    nq, nv, nu = tree.nq, tree.nv, tree.nu
+    bodies, impulses = body_moments(tree), no_impulses(tree)
     q, v = local(nq, q), local(nv, v)
     controls = driver.control(0, q, v)
-    now = stretch(world, bodies, scheme, q, v, controls, None, h, impulses, adjoint=True)
+    now = substep(tree, bodies, scheme, q, v, controls, None, h, impulses, adjoint=True)
     dynamics, outcome, constraints = now.dynamics, now.outcome, None
     pushed = None  # the derivatives of p for displacements of q
-    if outcome is not None and scheme.stepping is not None:
-        allow(world, now, v)
-        constraints = ConstraintAdjoint(world, scheme.stepping, outcome, now.times, apart=True)
+    if outcome is not None and scheme.contact_model is not None:
+        allow(tree, now, v)
+        constraints = ConstraintAdjoint(tree, scheme.contact_model, outcome, now.times, apart=True)
         pushed = memory(nv * nv)
         zero(nv * nv, pushed)
         for _ in when(outcome.corrected[0] > 0):
-            correction_matrix(outcome.system, outcome.pushes)
+            correction_matrix(outcome.problem, outcome.pushes)
             for k in loop(rows):
                 q_bar, v_bar, move_bar = memory(nq), workspace(nv), unit_vector(nv, k)
                 zero(nq, q_bar)
                 zero(nv, v_bar)
                 constraints.forget_touches()
-                correction_adjoint(world, bodies, dynamics, constraints, q, h, move_bar, Bars(q_bar, v_bar))
+                correction_adjoint(tree, bodies, dynamics, constraints, q, h, move_bar, Cotangents(q_bar, v_bar))
                 constraints.add_corrections(q, q_bar)
-                write_covector(world, q, q_bar, pushed.at(k * nv))
+                write_covector(tree, q, q_bar, pushed.at(k * nv))
         constraints.find_modes()
     for k in loop(rows):
         q_bar, v_bar, u_bar, vdot_bar = workspace(nq), unit_vector(nv, k), workspace(nu), workspace(nv)
@@ -62,10 +62,10 @@ def jacobians(
             vdot_bar[j] = h * v_bar[j]
         if constraints is not None:
             constraints.forget_touches()
-        bars = Bars(q_bar, v_bar, u_bar)
-        dynamics_adjoint(world, bodies, q, v, v, controls, None, h, dynamics, vdot_bar, v_bar, bars, constraints)
+        bars = Cotangents(q_bar, v_bar, u_bar)
+        dynamics_adjoint(tree, bodies, q, v, v, controls, None, h, dynamics, vdot_bar, v_bar, bars, constraints)
         by_q = workspace(nv)
-        write_covector(world, q, q_bar, by_q)
+        write_covector(tree, q, q_bar, by_q)
         of_speed, of_step = after.row(k), step.row(k)
         copy(nv, by_q, of_speed)
         copy(nv, v_bar, of_speed.at(nv))
@@ -77,15 +77,15 @@ def jacobians(
             of_step[2 * nv + j] = h * u_bar[j]
 
 
-def write_covector(world: World, q: Any, q_bar: Any, target: Any) -> None:
+def write_covector(tree: Tree, q: Any, q_bar: Any, target: Any) -> None:
     """target [nv] = the gradient for displacements of q, of one for q."""
 
     def one(joint: type[Joint], i: Any) -> None:
-        a = world.position(i)
-        target.at(world.velocity(i)).put(0, joint.covector(q.at(a).get(0, joint.nq), q_bar.at(a).get(0, joint.nq)))
+        a = tree.q_start(i)
+        target.at(tree.v_start(i)).put(0, joint.covector(q.at(a).get(0, joint.nq), q_bar.at(a).get(0, joint.nq)))
 
-    for i in world.links():
-        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)
+    for i in tree.links():
+        switch(tree.kind(i), [partial(one, joint) for joint in JOINTS], i)
 
 
 def unit_vector(n: Any, k: Any) -> Any:

@@ -20,7 +20,7 @@ Array = np.ndarray
 
 
 @dataclass
-class Bars:
+class StepCotangents:
     """Gradients with respect to a step's q, v, wrenches (if there are any), and the table of impulses of the step
     before; links, records: with respect to `Numbers`."""
 
@@ -53,7 +53,7 @@ class Adjoint:
     def backward(
         self, memory: Memory, numbers: Numbers, step: Outcome, q: Array, v: Array, wrench: Array | None, q_bar: Array,
         v_bar: Array, impulses_bar: Array | None, old: int, forces_bar: Array | None = None,
-    ) -> Bars:  # fmt: skip
+    ) -> StepCotangents:  # fmt: skip
         """From the gradients after a step to those before it.
 
         step: with the impulses of all sweeps, if these solved it. impulses_bar: with respect to its table of impulses,
@@ -96,7 +96,7 @@ class Adjoint:
         )  # fmt: skip
         links_bar, q_bar, v_bar, *rest = np.split(gradient, np.cumsum(engine.body.inputs)[:-1], axis=1)
         wrench_bar = rest[0].ravel() if rest else None
-        return Bars(q_bar.ravel(), v_bar.ravel(), wrench_bar, old_bar, links_bar, records_bar)
+        return StepCotangents(q_bar.ravel(), v_bar.ravel(), wrench_bar, old_bar, links_bar, records_bar)
 
     def _pull_back_forces(
         self, numbers: Numbers, step: Outcome, forces_bar: Array, impulses_bar: Array | None

@@ -23,7 +23,7 @@ from ..physics.tree.bodies import body_moments
 from ..physics.tree.dynamics import forward_dynamics
 from ..physics.tree.joints import JOINTS
 from ..physics.tree.poses import joint_motion, link_pose, pose_size
-from ..physics.tree.world import Link, World
+from ..physics.tree.tree import Link, Tree
 from ..schema import layout
 from ..schema.layout import NQ, NV, Kind
 
@@ -72,10 +72,10 @@ class BodyForm:
         return 0.5 if isinstance(self.integrator, Midpoint) else 1.0
 
 
-def one_link(form: BodyForm, constants: Sequence[Scalar]) -> World:
+def one_link(form: BodyForm, constants: Sequence[Scalar]) -> Tree:
     """A world with nothing but this body."""
     topology = np.array([-1, KIND[form.dim], 0, 0, form.nv, 0])
-    return World(1, form.nq, form.nv, 0, form.constants, Known(topology), Floats(list(constants)))
+    return Tree(1, form.nq, form.nv, 0, form.constants, Known(topology), Floats(list(constants)))
 
 
 def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
@@ -83,19 +83,19 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
 
     def motion(*x: Scalar) -> list[Scalar]:
         constants, q, v, *rest = split(x, *form.inputs)
-        world, joint = one_link(form, constants), JOINTS[KIND[form.dim]]
-        bodies, wrench = body_moments(world), Floats(list(rest[0])) if rest else None
+        tree, joint = one_link(form, constants), JOINTS[KIND[form.dim]]
+        bodies, wrench = body_moments(tree), Floats(list(rest[0])) if rest else None
         qs, vs, none = Floats(list(q)), Floats(list(v)), Floats([])
         if isinstance(form.integrator, Midpoint):
-            start, _, _, dynamics = midpoint_stages(world, bodies, qs, vs, none, wrench, h)
+            start, _, _, dynamics = midpoint_stages(tree, bodies, qs, vs, none, wrench, h)
         else:
-            start, dynamics = qs, forward_dynamics(world, bodies, qs, vs, vs, none, wrench, h)
+            start, dynamics = qs, forward_dynamics(tree, bodies, qs, vs, vs, none, wrench, h)
         free = Floats([None] * form.nv)
         axpy(form.nv, h, dynamics.vdot, vs, free)
         begin, after = start.get(0, form.nq), free.get(0, form.nv)
         velocities = (after, v) if form.bounces else (after,)
         still = (*IDENTITY, *(0.0,) * (form.motion - 9))
-        pose = link_pose(still, joint_motion(joint, world.link(0), begin, *velocities))
+        pose = link_pose(still, joint_motion(joint, tree.link(0), begin, *velocities))
         columns = [dynamics.frames.S.get(k, 6) for k in range(form.nv)]
         factors = [(dynamics.factors.U.get(k, 6), dynamics.factors.inverse[k]) for k in range(form.nv)]
         return [*pose, *whitening(form, pose[:9], columns, factors), *begin, *after]

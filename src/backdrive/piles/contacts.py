@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Floats, Scalar, absolute, maximum, select, sqrt
-from ..physics.constraints.constrain import SLOP, Stepping, contact_bias, violation
+from ..physics.constraints.constrain import SLOP, RigidContact, contact_bias, violation
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.constraints.rows import Row, contact_rows, friction_share, material, row_speed
 from ..physics.geometry.box_pairs import search_boxes
@@ -163,7 +163,7 @@ class ContactForm:
     body: BodyForm
     directions: int
     combine: str
-    stepping: Stepping
+    contact_model: RigidContact
 
     @property
     def rows(self) -> int:
@@ -212,7 +212,7 @@ class ContactBlock:
 
 def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar) -> Callable[..., list[Scalar]]:
     """The numbers of a contact's block as a function of `inputs`; `on`: where there is one (mask)."""
-    stepping, left = form.stepping, h * form.body.part_of_step()
+    contact_model, left = form.contact_model, h * form.body.part_of_step()
 
     def numbers(*x: Scalar) -> list[Scalar]:
         touched, motion_a, Ka, motion_b, Kb, stuff_a, stuff_b = split(x, *form.inputs)
@@ -231,10 +231,10 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
         if form.body.bounces:
             before = speed(rows[0], 18)
             meets = touch.gap + left * speeds[0] < 0.0
-            hits = meets & (before < -stepping.bounce_threshold) & (stuff.restitution > 0.0)
+            hits = meets & (before < -contact_model.bounce_threshold) & (stuff.restitution > 0.0)
         slop = SLOP * select(size_a < size_b, size_a, size_b)
         bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, left)
-        extra = stepping.regularisation * (light_a + light_b) + (stuff.softness + stepping.solver.cfm)
+        extra = contact_model.regularisation * (light_a + light_b) + (stuff.softness + contact_model.solver.cfm)
         extra = select(on, extra, 1.0)
         pushes = [
             (*push(form.body, row, motion_a, Ka), *(-y for y in push(form.body, row, motion_b, Kb))) for row in rows
@@ -243,7 +243,7 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
         b = [select(on, y, 0.0) for y in (speeds[0] + bias, *speeds[1:])]
         inverse = [1.0 / sp.dot(row, row, extra) for row in pushes]
         mu = select(on, friction_share(form.body.dim, form.directions) * stuff.friction, 0.0)
-        rate = select(on, stepping.solver.erp / left * violation(touch.gap, slop), 0.0)
+        rate = select(on, contact_model.solver.erp / left * violation(touch.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
         return [*(y for row in pushes for y in row), *coupling, *b, *inverse, extra, mu, rate]
 

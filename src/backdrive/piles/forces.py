@@ -11,7 +11,7 @@ from torch.autograd.function import once_differentiable
 
 from ..physics.constraints.constrain import FORCE
 from .packs import SLOTS
-from .rollout import World, as_array, wrench_of
+from .rollout import PileWorld, as_array, wrench_of
 from .step import Impulses
 from .tables import Numbers, Tables
 
@@ -90,7 +90,7 @@ def _of_world(k: int, **tensors: Tensor | None) -> dict[str, Array]:
     return {name: as_array(x)[:, k] for name, x in tensors.items() if x is not None}
 
 
-def forces_along(world: World, a: dict[str, Array]) -> list[tuple[Array, Array]]:
+def forces_along(world: PileWorld, a: dict[str, Array]) -> list[tuple[Array, Array]]:
     """Keys and FORCE numbers [n, FORCE] of the contacts of every step."""
     path: list[tuple[Array, Array]] = []
     warm: Impulses | None = None
@@ -101,7 +101,7 @@ def forces_along(world: World, a: dict[str, Array]) -> list[tuple[Array, Array]]
     return path
 
 
-def pull_back(world: World, a: dict[str, Array], keys: Array) -> Array:
+def pull_back(world: PileWorld, a: dict[str, Array], keys: Array) -> Array:
     """From `bar` [T, n, FORCE] to q_bar, v_bar, wrenches_bar of every step; returns the gradient of the constants.
 
     A step's impulses also depend on those that it started from, and so on the states before.

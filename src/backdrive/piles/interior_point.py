@@ -22,7 +22,7 @@ import numpy as np
 
 from ..physics.solvers.interior_point import InteriorPoint
 from .modes import Solution, solution_at
-from .network import Network, apply
+from .network import SparseDelassus, apply
 
 Array = np.ndarray
 SHORT = 0.99  # a step goes at most so much of the way to a bound,
@@ -36,7 +36,7 @@ STALLED, WELL = 0.3, 0.7  # step lengths at which the softness of steps grows, a
 HELD, MORE = 1e-8, 4.0  # that softness at first, as a part of what a row gives way, and by how much it grows
 
 
-def solve(network: Network, solver: InteriorPoint, start: Array | None = None) -> Solution:
+def solve(network: SparseDelassus, solver: InteriorPoint, start: Array | None = None) -> Solution:
     """The solution, or what came nearest to it; start: impulses near it, if any are known."""
     way = Way(network, start)
     tolerance = solver.tolerance * network.fastest
@@ -59,7 +59,7 @@ class Way:
     """Impulses on the way to a solution, slacks and multipliers [contact, 1 + 2 directions]: of λₙ, then of the lower
     and of the upper bounds of friction. on: which of these there are; without friction only the first."""
 
-    def __init__(self, network: Network, start: Array | None) -> None:
+    def __init__(self, network: SparseDelassus, start: Array | None) -> None:
         self.network = network
         count, m, rough = network.count, network.rows - 1, network.mu > 0.0
         self.on = np.concatenate([np.ones((count, 1), bool), np.broadcast_to(rough, (count, 2 * m))], axis=1)

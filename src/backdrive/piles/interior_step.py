@@ -11,7 +11,7 @@ from ..physics.solvers.interior_point import InteriorPoint
 from .contacts import ContactForm
 from .interior_point import solve
 from .modes import Solution
-from .network import Network
+from .network import SparseDelassus
 from .pivoting import solve_by_pivoting
 
 if TYPE_CHECKING:
@@ -35,35 +35,37 @@ class Places:
     def put(self, array: Array, numbers: Array) -> None:
         array[self.register, :, self.lane] = numbers
 
-    def network(self, blocks: Array) -> Network:
+    def network(self, blocks: Array) -> SparseDelassus:
         """Of all contacts."""
         pushes, _, b, _, softness, mu, _ = np.split(self.take(blocks), np.cumsum(self.form.block)[:-1], axis=1)
-        return Network(self._by_row(pushes), self.bodies, b, softness[:, 0], mu[:, 0])
+        return SparseDelassus(self._by_row(pushes), self.bodies, b, softness[:, 0], mu[:, 0])
 
     def deep(self, blocks: Array) -> Array:
         """The contacts that have penetrated."""
         return np.nonzero(self.take(blocks)[:, -1] < 0.0)[0]
 
-    def deep_network(self, blocks: Array, deep: Array) -> Network:
+    def deep_network(self, blocks: Array, deep: Array) -> SparseDelassus:
         """Of their normal rows."""
         parts = np.split(self.take(blocks)[deep], np.cumsum(self.form.block)[:-1], axis=1)
         pushes, softness, rate = self._by_row(parts[0])[:, :1], parts[4][:, 0], parts[6]
-        return Network(pushes, self.bodies[deep], rate, softness, np.zeros(len(deep)))
+        return SparseDelassus(pushes, self.bodies[deep], rate, softness, np.zeros(len(deep)))
 
     def _by_row(self, pushes: Array) -> Array:
         return pushes.reshape(-1, self.form.rows, self.form.push)
 
-    def put_y(self, network: Network, y: Array, table: Array) -> None:
+    def put_y(self, network: SparseDelassus, y: Array, table: Array) -> None:
         """Into a table of rows of bodies."""
         table[self.rows_of_bodies[network.touched], : network.nv] = y[:-1]
 
-    def take_y(self, network: Network, table: Array) -> Array:
+    def take_y(self, network: SparseDelassus, table: Array) -> Array:
         y = np.zeros((network.blocks + 1, network.nv))
         y[:-1] = table[self.rows_of_bodies[network.touched], : network.nv]
         return y
 
 
-def solve_velocities(network: Network, solver: InteriorPoint, swept: Array, sweep: Callable[[], Array]) -> Solution:
+def solve_velocities(
+    network: SparseDelassus, solver: InteriorPoint, swept: Array, sweep: Callable[[], Array]
+) -> Solution:
     """From the impulses that sweeps came to; if that leads nowhere, from where more sweeps come to. Islands that are
     not solved then are left to pivoting; where that would take too long, to a start from the middle of all bounds."""
     tolerance = solver.tolerance * network.fastest

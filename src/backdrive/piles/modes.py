@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from .network import Network, apply
+from .network import SparseDelassus, apply
 
 Array = np.ndarray
 CORRECTIONS = 4  # of a linear solve, at most; each brings seven more digits
@@ -17,7 +17,7 @@ class Solution:
     """impulses [contact, row]; E [contact, row, row]: -dλ/d(speed) and by_mu [contact, row]: dλ/dμ of a contact on its
     own, as the bounds let it move."""
 
-    network: Network
+    network: SparseDelassus
     impulses: Array
     E: Array
     by_mu: Array
@@ -57,7 +57,7 @@ class Modes:
     modes: [contact, row], 0 free, -1 or 1 at the lower or upper bound; friction of what does not press is zero.
     """
 
-    def __init__(self, network: Network, modes: Array) -> None:
+    def __init__(self, network: SparseDelassus, modes: Array) -> None:
         self.network, self.modes = network, modes
         self.presses = modes[:, :1] == 0
         self.free = (modes == 0) & self.presses
@@ -86,7 +86,7 @@ class Modes:
         return Solution(self.network, impulses, self.E, by_mu)
 
 
-def solution_at(network: Network, modes: Array, near: Array) -> Solution | None:
+def solution_at(network: SparseDelassus, modes: Array, near: Array) -> Solution | None:
     """The solution if the modes are these; None if there is none."""
     try:
         known = Modes(network, modes)

@@ -19,7 +19,7 @@ Array = np.ndarray
 PIVOT = 1e-3  # the diagonal is the pivot unless it is so much smaller than the column: fill stays that of the pattern
 
 
-class Network:
+class SparseDelassus:
     """pushes: [contact, row, 2 nv], of both bodies; bodies: [contact, 2], 0 is what does not move.
 
     b: [contact, row]; softness, mu: [contact, 1]. d: [contact, row], diagonal of P Pᵀ + softness. fastest: 1 + the

@@ -10,14 +10,14 @@ import numpy as np
 
 from ..physics.solvers.pivoting import AT, FAR
 from .modes import Modes, Solution
-from .network import Network
+from .network import SparseDelassus
 
 Array = np.ndarray
 TURNS = 400  # at most
 MARGIN = 1e-6  # how safely rows at a bound are there at the start, relative to the largest speed
 
 
-def solve_by_pivoting(network: Network, near: Array) -> Solution | None:
+def solve_by_pivoting(network: SparseDelassus, near: Array) -> Solution | None:
     """None if it leads nowhere."""
     modes, d = begin(network, near)
     t, last, side, none = 1.0, None, 0, np.zeros_like(near)
@@ -59,7 +59,7 @@ def solve_by_pivoting(network: Network, near: Array) -> Solution | None:
     return None
 
 
-def begin(network: Network, near: Array) -> tuple[Array, Array]:
+def begin(network: SparseDelassus, near: Array) -> tuple[Array, Array]:
     """Modes of the impulses, and d that makes them right at t = 1."""
     normal = np.maximum(near[:, :1], 0.0)
     most = network.mu * normal
@@ -74,7 +74,7 @@ def begin(network: Network, near: Array) -> tuple[Array, Array]:
     return modes, d
 
 
-def slacks(network: Network, modes: Array, *lines: tuple[Array, Array]) -> list[Array]:
+def slacks(network: SparseDelassus, modes: Array, *lines: tuple[Array, Array]) -> list[Array]:
     """How far rows are from changing their mode [contact, row, 2], of impulses and speeds, and of their slopes in t.
 
     A free row: from its lower and upper bound. A row at a bound: its speed away from it; the second is never met.

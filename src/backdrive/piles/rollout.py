@@ -53,7 +53,7 @@ class SparseProgram:
     def __init__(self, model: Model, h: float, scheme: Scheme, directions: int, bits: int, threads: int) -> None:
         self.model, self.threads, self._make = model, threads, (h, scheme, directions, bits)
         self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
-        self._worlds: dict[tuple[bool, bool], list[World]] = {}  # that nobody uses now
+        self._worlds: dict[tuple[bool, bool], list[PileWorld]] = {}  # that nobody uses now
         self._spare = Spare(np.float64 if bits == 64 else np.float32, MOST_RECORDED)
 
     @staticmethod
@@ -75,14 +75,14 @@ class SparseProgram:
         return self._engines[key]
 
     @contextlib.contextmanager
-    def world(self, bounces: bool, wrenches: bool, constants: Array) -> Iterator[World]:
+    def world(self, bounces: bool, wrenches: bool, constants: Array) -> Iterator[PileWorld]:
         """One with these constants. Its memory, and the neighbours it has found, are of use to the next one."""
         engine, free = self.engine(bounces, wrenches), self._worlds[bounces, wrenches]
         if free:
             world = free.pop()
             world.take(constants)
         else:
-            world = World(*engine, constants)
+            world = PileWorld(*engine, constants)
         yield world
         if world.memory.size() < MOST_KEPT:
             free.append(world)
@@ -121,7 +121,7 @@ class SparseProgram:
                 list(pool.map(one, range(1, batch)))
 
 
-class World:
+class PileWorld:
     """One environment. `a`: its rows of the tensors, [n] or [T, n]."""
 
     def __init__(self, engine: Engine, adjoint: Adjoint, constants: Array) -> None:

@@ -148,14 +148,14 @@ class Engine:
         self, model: Model, h: float, scheme: Scheme, directions: int, bits: int, bounces: bool, wrenches: bool,
         lanes: int | None = None,
     ) -> None:  # fmt: skip
-        assert scheme.stepping is not None
+        assert scheme.contact_model is not None
         self.h, self.bits, self.lanes = h, bits, lanes or host().lanes(bits)
         self.dtype = np.dtype(np.float64 if bits == 64 else np.float32)
-        self.solver = scheme.stepping.solver
+        self.solver = scheme.contact_model.solver
         self.interior = self.solver if isinstance(self.solver, InteriorPoint) else None
         self.sweeps = self.solver.iterations if isinstance(self.solver, ProjectedGaussSeidel) else START
         self.body = BodyForm(model.dim, scheme.integrator, bounces, wrenches)
-        self.form = ContactForm(self.body, 1 if model.dim == 2 else directions, model.combine, scheme.stepping)
+        self.form = ContactForm(self.body, 1 if model.dim == 2 else directions, model.combine, scheme.contact_model)
         self.left = h * self.body.part_of_step()
         self.tables = Tables(model)
         self.stride = stride(self.body.nv, self.lanes)

@@ -25,7 +25,7 @@ from ..physics.policy import Watching
 from ..physics.rollout import STATUS, status_size
 from ..physics.step import Scheme
 from ..physics.tree.poses import POSE
-from ..physics.tree.world import Alike, topology_table
+from ..physics.tree.tree import Homogeneous, topology_table
 from ..schema import layout
 
 if TYPE_CHECKING:
@@ -60,11 +60,11 @@ class Program:
         self.specialize, self.nonfinite = specialize, nonfinite
         self.threads = threads or os.cpu_count() or 1
         self.bits = {torch.float64: 64, torch.float32: 32}[dtype]
-        if scheme.stepping is not None and self.bits == 32:
-            solver = scheme.stepping.solver
+        if scheme.contact_model is not None and self.bits == 32:
+            solver = scheme.contact_model.solver
             solver = replace(solver, tolerance=max(solver.tolerance, LEAST_TOLERANCE_32))
-            stepping = replace(scheme.stepping, solver=solver, regularisation=REGULARISATION_32)
-            self.scheme = replace(scheme, stepping=stepping)
+            contact_model = replace(scheme.contact_model, solver=solver, regularisation=REGULARISATION_32)
+            self.scheme = replace(scheme, contact_model=contact_model)
         self.constants = torch.from_numpy(model.constants.copy()).to(dtype)
         self._topology = topology_table(model)
         self._values: dict[str, Any] = {
@@ -76,7 +76,7 @@ class Program:
             from ..piles.rollout import SparseProgram
 
             self.sparse = SparseProgram(model, h, self.scheme, directions, self.bits, self.threads)
-        self.tables = constraint_tables(model) if scheme.stepping and not sparse else None
+        self.tables = constraint_tables(model) if scheme.contact_model and not sparse else None
         if self.tables is not None:
             self._floats = self.tables.floats.astype(np.float64 if self.bits == 64 else np.float32)
             self._values |= {
@@ -162,13 +162,13 @@ class Program:
             tables = self.tables if constraining else None
             kernel = make_kernel(variant, self.model, varying, tables)
         else:
-            kernel = rolled_kernel(replace(variant, alike=Alike.links_of(self.model, varying)))
+            kernel = rolled_kernel(replace(variant, homogeneous=Homogeneous.links_of(self.model, varying)))
         return kernel.build(self.bits)
 
     @property
     def tolerance(self) -> float:
         """The residual at which the solver is done."""
-        return self.scheme.stepping.solver.tolerance if self.scheme.stepping else 0.0
+        return self.scheme.contact_model.solver.tolerance if self.scheme.contact_model else 0.0
 
     @property
     def forces_size(self) -> int:

@@ -40,11 +40,11 @@ from ..solvers.solve import Solver, solve
 from ..tree.dynamics import Dynamics, expand
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_of, pose_size
-from ..tree.world import World
+from ..tree.tree import Tree
 from .correction import correct, reachable
-from .delassus import INFINITE, Mobility, System
+from .delassus import INFINITE, ContactProblem, Mobility
 from .rows import Constraints, Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
-from .warm_start import Impulses
+from .warm_start import WarmStart
 
 SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like a gap: by velocities
 LIMIT_SLOP = 1e-4  # rad or m, likewise
@@ -53,7 +53,7 @@ ABOUT = 1e-6  # so close to a bound, relative to it, an impulse is at it
 
 
 @dataclass(frozen=True)
-class Stepping:
+class RigidContact:
     """How constraints are treated: the solver, and the speed (m/s) from which on contacts bounce.
 
     regularisation: softness of all rows, as a part of the inverse mass: which of several contacts of one face carries
@@ -95,7 +95,7 @@ class Constrained:
     limit_count: Any
     first_limit: Any  # their first row
     first_contact: Any
-    system: System
+    problem: ContactProblem
     correction: Any  # π [n]
     pushes: Any  # [n] 1 where it is not zero
     corrected: Any
@@ -112,7 +112,7 @@ class Constrained:
 
 
 def constrain(
-    world: World, stepping: Stepping, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: Impulses,
+    tree: Tree, contact_model: RigidContact, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: WarmStart,
     adjoint: bool, impacts: Impacts | None = None, contacts: Contacts | None = None, after: Any = None,
 ) -> Constrained:  # fmt: skip
     """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
@@ -121,22 +121,22 @@ def constrain(
     decide which contacts take part, from what touches at the beginning of the stretch: `contacts`, which are followed
     to here, or if that is here, what is found.
     """
-    constraints, solver, nv = world.constraints, stepping.solver, world.nv
+    constraints, solver, nv = tree.constraints, contact_model.solver, tree.nv
     outcome = Constrained()
     if not is_constant(constraints.nsingle, 0):
-        outcome.q = memory(world.nq)
-        copy(world.nq, q, outcome.q)
+        outcome.q = memory(tree.nq)
+        copy(tree.nq, q, outcome.q)
     velocities = [free, v] if constraints.bounces else [free]
     if impacts is not None:
         velocities = [impacts.ahead(free), v]
     if after is not None:
         velocities.append(after)
     width = pose_size(len(velocities))
-    poses = link_poses(world, q, *velocities, indexed=True)
-    mobility = Mobility(world, dynamics.frames, dynamics.factors, constraints.dim)
-    system = outcome.system = System(constraints, mobility, nv, impulses, after is not None)
+    poses = link_poses(tree, q, *velocities, indexed=True)
+    mobility = Mobility(tree, dynamics.frames, dynamics.factors, constraints.dim)
+    problem = outcome.problem = ContactProblem(constraints, mobility, nv, impulses, after is not None)
     if after is not None:
-        system.known[0] = select(is_finite(after[0]), 1.0, 0.0)
+        problem.known[0] = select(is_finite(after[0]), 1.0, 0.0)
     reach = times.left if impacts is None else times.h
     if contacts is None:
         outcome.contacts = find_contacts(constraints, poses, width, reach, impacts is not None)
@@ -148,20 +148,20 @@ def constrain(
         impacts.apply(outcome.contacts)
     outcome.after, outcome.move, outcome.pseudo = memory(nv), memory(nv), memory(nv)
     copy(nv, free, outcome.after)
-    builder = Builder(constraints, stepping, system, poses, width, outcome.after, times, impacts, after)
+    builder = Builder(constraints, contact_model, problem, poses, width, outcome.after, times, impacts, after)
     outcome.limit_count = None
     if not is_constant(constraints.nsingle, 0):
         builder.equalities()
         builder.joint_frictions()
-        outcome.first_limit = system.count
+        outcome.first_limit = problem.count
         outcome.limits, outcome.limit_count = builder.limits(outcome.q)
-        system.fill_columns(1)
-    outcome.first_contact = system.count
+        problem.fill_columns(1)
+    outcome.first_contact = problem.count
     builder.contacts(outcome.contacts)
-    system.fill_columns(constraints.block, constraints.grounded)
+    problem.fill_columns(constraints.block, constraints.grounded)
     if adjoint:
-        outcome.caused, outcome.pseudo_caused = (memory((world.nlink + 1) * 6) for _ in range(2))
-        zero((world.nlink + 1) * 6, outcome.caused)
+        outcome.caused, outcome.pseudo_caused = (memory((tree.nlink + 1) * 6) for _ in range(2))
+        zero((tree.nlink + 1) * 6, outcome.caused)
         outcome.pseudo_caused.put(0, sp.ZERO6)
     numbers = memory(4)
     zero(4, numbers)
@@ -172,74 +172,76 @@ def constrain(
     outcome.corrected[0] = 0
     going = True if impacts is None else impacts.going
     impulses.forget(going)
-    for _ in when(system.count > 0):
-        rows = system.count
-        system.close()
-        system.couple()
+    for _ in when(problem.count > 0):
+        rows = problem.count
+        problem.close()
+        problem.couple()
         if impacts is not None and constraints.bounces:
             numbers[0] = solve_without_gain(
-                impacts, system, solver, outcome.contacts, outcome.first_contact, builder.bounce, outcome.rebound
+                impacts, problem, solver, outcome.contacts, outcome.first_contact, builder.bounce, outcome.rebound
             )  # fmt: skip
         else:
-            numbers[0] = solve(system, solver)
-        impulses.keep(rows, system.place, system.impulse, going)
-        apply(world, dynamics, q, system, system.impulse, outcome.after, outcome.caused)
+            numbers[0] = solve(problem, solver)
+        impulses.keep(rows, problem.place, problem.impulse, going)
+        apply(tree, dynamics, q, problem, problem.impulse, outcome.after, outcome.caused)
         if not adjoint:
             numbers[1], numbers[2] = builder.touching(contacts or outcome.contacts, outcome.first_contact)
-            numbers[3] = mode_number(system, rows, constraints.bounces)
+            numbers[3] = mode_number(problem, rows, constraints.bounces)
     copy(nv, outcome.after, outcome.move)
-    for _ in when(system.count > 0):
+    for _ in when(problem.count > 0):
         worst = carry(1)
         worst[0] = 0.0
-        for r in loop(system.count):
-            worst[0] = maximum(worst[0], absolute(system.violation[r]))
+        for r in loop(problem.count):
+            worst[0] = maximum(worst[0], absolute(problem.violation[r]))
         # Equations need it also where they are not violated: their derivative is not zero.
         for _ in when(any_lane(worst[0] > 0.0) | (constraints.head("nequality") > 0)):
             outcome.corrected[0] = 1
-            correct(system, solver.erp, times.left, outcome.correction, outcome.pushes)
+            correct(problem, solver.erp, times.left, outcome.correction, outcome.pushes)
             zero(nv, outcome.pseudo)
-            apply(world, dynamics, q, system, outcome.correction, outcome.pseudo, outcome.pseudo_caused)
+            apply(tree, dynamics, q, problem, outcome.correction, outcome.pseudo, outcome.pseudo_caused)
             for k in loop(nv):
                 outcome.move[k] = outcome.move[k] + outcome.pseudo[k]
             if not adjoint:
-                for r in loop(system.count):
-                    numbers[3] = numbers[3] + select(outcome.pushes[r] > 0.5, 3.0 * to_float(system.place[r] + 1), 0.0)
+                for r in loop(problem.count):
+                    numbers[3] = numbers[3] + select(outcome.pushes[r] > 0.5, 3.0 * to_float(problem.place[r] + 1), 0.0)
     outcome.residual, outcome.touching, outcome.depth, outcome.modes = (numbers[k] for k in range(4))
     return outcome
 
 
-def mode_number(system: System, rows: Any, bounces: bool) -> Scalar:
+def mode_number(problem: ContactProblem, rows: Any, bounces: bool) -> Scalar:
     """A sum over the rows: of their modes, and whether they bounce, times their place."""
     total = carry(1)
     total[0] = 0.0
     for r in loop(rows):
-        low, high = bounds(system, system.impulse, r)
-        x = system.impulse[r]
+        low, high = bounds(problem, problem.impulse, r)
+        x = problem.impulse[r]
         code = select(x <= low + ABOUT * absolute(low), 0.0, select(x >= high - ABOUT * high, 2.0, 1.0))
         if bounces:
-            code = code + 6.0 * system.hits[r]
-        total[0] = total[0] + code * to_float(system.place[r] + 1)
+            code = code + 6.0 * problem.hits[r]
+        total[0] = total[0] + code * to_float(problem.place[r] + 1)
     return total[0]
 
 
-def apply(world: World, dynamics: Dynamics, q: Any, system: System, impulse: Any, velocity: Any, caused: Any) -> None:
+def apply(
+    tree: Tree, dynamics: Dynamics, q: Any, problem: ContactProblem, impulse: Any, velocity: Any, caused: Any
+) -> None:
     """velocity += A⁻¹ Jᵀ λ, and the motions of the links that this is (over links) to `caused`, if that is not None."""
-    reduced, change = memory(world.nv), workspace(world.nv)
-    system.effect(impulse, reduced)
-    z = local(world.nv, reduced)
-    motions = expand(world, dynamics.frames, dynamics.factors, z)
-    turn(world, q, z, change, back=True)
-    for k in loop(world.nv):
+    reduced, change = memory(tree.nv), workspace(tree.nv)
+    problem.effect(impulse, reduced)
+    z = local(tree.nv, reduced)
+    motions = expand(tree, dynamics.frames, dynamics.factors, z)
+    turn(tree, q, z, change, back=True)
+    for k in loop(tree.nv):
         velocity[k] = velocity[k] + change[k]
     if caused is not None:
-        for i in world.links():
+        for i in tree.links():
             caused.put(i + 1, motions.get(i + 1, 6))
 
 
 def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, going: Any, forces: Any) -> None:
     """Add λ `share` of every row, where the stretch counts (mask): forces of contacts and where they act, FORCE numbers
     for every slot, then those of all single rows."""
-    system, block = outcome.system, constraints.block
+    problem, block = outcome.problem, constraints.block
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
         touch, on = outcome.contacts.touch(slot)
@@ -248,30 +250,30 @@ def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, go
         before = forces.get(slot, FORCE)
         force = before[:3]
         for k, row in enumerate(rows):
-            force = sp.add(force, sp.scale(share * system.impulse[first + k], row.force))
+            force = sp.add(force, sp.scale(share * problem.impulse[first + k], row.force))
         after = (*force, *rows[0].point)
         forces.put(slot, [select(on & going, x, y) for x, y in zip(after, before, strict=True)])
     if outcome.limit_count is not None:
         singles = forces.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            place = system.place[r]
-            singles[place] = singles[place] + select(going, share * system.impulse[r], 0.0)
+            place = problem.place[r]
+            singles[place] = singles[place] + select(going, share * problem.impulse[r], 0.0)
 
 
 def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: Any) -> Scalar:
     """Σ λ · forces_bar over all rows: how the loss depends on the share that `add_forces` takes."""
-    system, total = outcome.system, carry(1)
+    problem, total = outcome.problem, carry(1)
     total[0] = 0.0
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
         touch, on = outcome.contacts.touch(slot)
         bar = forces_bar.get(slot, FORCE)[:3]
         for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
-            total[0] = total[0] + select(on, system.impulse[first + k] * sp.dot(bar, row.force), 0.0)
+            total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limit_count is not None:
         for r in loop(outcome.first_contact):
-            bar = forces_bar.at(constraints.nslot * FORCE)[system.place[r]]
-            total[0] = total[0] + system.impulse[r] * bar
+            bar = forces_bar.at(constraints.nslot * FORCE)[problem.place[r]]
+            total[0] = total[0] + problem.impulse[r] * bar
     return total[0]
 
 
@@ -300,20 +302,20 @@ class Builder:
     """Puts the rows of all constraints into a system; poses: over links, with the twists of the free motion."""
 
     def __init__(
-        self, constraints: Constraints, stepping: Stepping, system: System, poses: Any, width: int, free: Any,
+        self, constraints: Constraints, contact_model: RigidContact, problem: ContactProblem, poses: Any, width: int, free: Any,
         times: Times, impacts: Impacts | None, after: Any,
     ) -> None:  # fmt: skip
         """after: v⁺, if it is known; then the last of the twists is its."""
         self.after = after
-        self.constraints, self.stepping, self.system, self.times = constraints, stepping, system, times
+        self.constraints, self.contact_model, self.problem, self.times = constraints, contact_model, problem, times
         self.poses, self.width, self.free, self.impacts = poses, width, free, impacts
         self.bounce = memory(constraints.nslot)  # e v⁻ of every contact that hits
-        self.regularisation: Scalar = stepping.regularisation
+        self.regularisation: Scalar = contact_model.regularisation
         if impacts is not None:
-            self.regularisation = impacts.regularisation(stepping.regularisation)
+            self.regularisation = impacts.regularisation(contact_model.regularisation)
 
     def _add(self, support: Any, rows: list[Row], on: list[Any], place: Any, **numbers: Any) -> None:
-        self.system.add(self.poses, self.width, support, rows, on, place, **numbers)
+        self.problem.add(self.poses, self.width, support, rows, on, place, **numbers)
 
     def _speed(self, row: Row, support: Any, velocity: int = 0) -> Scalar:
         """J v, for the velocities that the poses have twists of."""
@@ -333,7 +335,7 @@ class Builder:
 
     def _extra(self, support: Any, angular: Any = 0, softness: Scalar = 0.0) -> Scalar:
         scale = self.constraints.inverse_mass(support, angular)
-        return self.regularisation * scale + (softness + self.stepping.solver.cfm)
+        return self.regularisation * scale + (softness + self.contact_model.solver.cfm)
 
     def equalities(self) -> None:
         constraints = self.constraints
@@ -413,7 +415,7 @@ class Builder:
             elif constraints.bounces:
                 before = self._speed(rows[0], support, 1)
                 meets = touch.gap + times.left * speeds[0] < 0.0
-                hits = meets & (before < -self.stepping.bounce_threshold) & (stuff.restitution > 0.0)
+                hits = meets & (before < -self.contact_model.bounce_threshold) & (stuff.restitution > 0.0)
             slop = SLOP * constraints.pair_size(p)
             bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, times.left)
             mu = friction_share(constraints.dim, m) * stuff.friction
@@ -432,7 +434,7 @@ class Builder:
         numbers = carry(2)
         numbers[0], numbers[1] = 0.0, 0.0
         for c in loop(contacts.count[0]):
-            numbers[0] = numbers[0] + select(self.system.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
+            numbers[0] = numbers[0] + select(self.problem.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
             gap = contacts.touches.get(contacts.slots[c], TOUCH)[0]
             numbers[1] = maximum(numbers[1], -gap)
         return numbers[0], numbers[1]

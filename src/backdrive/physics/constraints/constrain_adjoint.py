@@ -44,13 +44,13 @@ from ..solvers.complementarity import diagonal, mode_matrix, modes, speeds_after
 from ..tree.dynamics import Dynamics, expand, reduce
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_of, pose_size
-from ..tree.world import World
+from ..tree.tree import Tree
 from .constrain import (
     FORCE,
     LIMIT_SLOP,
     SLOP,
     Constrained,
-    Stepping,
+    RigidContact,
     Times,
     contact_bias,
     gap_bias,
@@ -97,12 +97,12 @@ class RowPower:
     ) -> None:
         self.adjoint, self.which, self.poses, self.bars, self.q_bar = adjoint, which, poses, bars, q_bar
         self.correcting = to_float(which) < 0.5
-        self.constraints, self.outcome, self.times = adjoint.world.constraints, adjoint.outcome, adjoint.times
+        self.constraints, self.outcome, self.times = adjoint.tree.constraints, adjoint.outcome, adjoint.times
         self.velocities = len(adjoint.velocities)
         self.width = pose_size(self.velocities)
         self.constants_bar = all_constants(constants_bar)
         self.scale = select(self.correcting, 1.0, 1.0 / self.times.unit)
-        self.rate = adjoint.stepping.solver.erp / self.times.left
+        self.rate = adjoint.contact_model.solver.erp / self.times.left
 
     def add_all(self) -> None:
         if self.outcome.limit_count is not None:  # there are single rows
@@ -118,7 +118,7 @@ class RowPower:
         adjoint, outcome, correcting = self.adjoint, self.outcome, self.correcting
         y, mode, pushes = adjoint.multiplier[r], adjoint.mode[r], outcome.pushes[r] > 0.5
         return RowNumbers(
-            select(correcting, outcome.correction[r], outcome.system.impulse[r]),
+            select(correcting, outcome.correction[r], outcome.problem.impulse[r]),
             select(correcting, select(pushes, adjoint.correction_multiplier[r], 0.0), select(mode == 0.0, y, 0.0)),
             select(correcting, 0.0, mode * y),
         )
@@ -208,7 +208,7 @@ class RowPower:
             contact = ContactNumbers(
                 [self._numbers(first + k) for k in range(constraints.block)],
                 on,
-                self.outcome.system.hits[first] > 0.5 if constraints.bounces else False,
+                self.outcome.problem.hits[first] > 0.5 if constraints.bounces else False,
                 self.outcome.rebound[0],
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
@@ -265,7 +265,7 @@ class ConstraintAdjoint:
     """
 
     def __init__(
-        self, world: World, stepping: Stepping, outcome: Constrained, times: Times, forces_bar: Any = None,
+        self, tree: Tree, contact_model: RigidContact, outcome: Constrained, times: Times, forces_bar: Any = None,
         apart: bool = False,
     ) -> None:  # fmt: skip
         """forces_bar: gradient with respect to λ / unit and its point, as `contact.add_forces` orders them, or None.
@@ -273,12 +273,12 @@ class ConstraintAdjoint:
         apart: positions and velocities are differentiated apart, and several times: who calls has their matrices
         factored before (`contact.correction_matrix`, `find_modes`).
         """
-        self.world, self.stepping, self.outcome, self.times = world, stepping, outcome, times
+        self.tree, self.contact_model, self.outcome, self.times = tree, contact_model, outcome, times
         self.forces_bar, self.apart = forces_bar, apart
-        most = world.constraints.nimpulse + TILE
+        most = tree.constraints.nimpulse + TILE
         self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
-        self.velocities = [memory(2 * world.nv) for _ in range(3 if world.constraints.bounces else 2)]
-        self.touch_bars = memory(world.constraints.nslot * (TOUCH - 1))
+        self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
+        self.touch_bars = memory(tree.constraints.nslot * (TOUCH - 1))
         self.forget_touches()
 
     def forget_touches(self) -> None:
@@ -288,37 +288,37 @@ class ConstraintAdjoint:
 
     def find_modes(self) -> None:
         """The rows' modes at the solution, and their matrix, factored."""
-        system = self.outcome.system
-        most = system.constraints.nimpulse + TILE
+        problem = self.outcome.problem
+        most = problem.constraints.nimpulse + TILE
         mode = self.mode
-        for _ in when(system.count > 0):
+        for _ in when(problem.count > 0):
             speed = memory(most)
-            speeds_after(system, system.impulse, speed)
-            modes(system, system.impulse, speed, mode)
-            others, least = carry(1), self.stepping.solver.tolerance / system.unit[0]
+            speeds_after(problem, problem.impulse, speed)
+            modes(problem, problem.impulse, speed, mode)
+            others, least = carry(1), self.contact_model.solver.tolerance / problem.unit[0]
             others[0] = 0.0
-            for r in loop(system.count):
+            for r in loop(problem.count):
                 # What only touches, and carries no more than rounding, is free to part: always, not now and then.
-                idle = (system.high[r] >= INFINITE) & (system.low[r] == 0.0) & (absolute(speed[r]) <= least)
-                mode[r] = select(idle & (diagonal(system, r) * system.impulse[r] <= least), -1.0, mode[r])
-                others[0] = others[0] + absolute(mode[r] - system.factored[r])
+                idle = (problem.high[r] >= INFINITE) & (problem.low[r] == 0.0) & (absolute(speed[r]) <= least)
+                mode[r] = select(idle & (diagonal(problem, r) * problem.impulse[r] <= least), -1.0, mode[r])
+                others[0] = others[0] + absolute(mode[r] - problem.factored[r])
             for _ in when(any_lane(others[0] > 0.0)):  # else the solver's last factors are those of the solution
-                mode_matrix(system, mode)
+                mode_matrix(problem, mode)
 
     def take_up(self, reduced: Any) -> None:
         """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
-        system = self.outcome.system
+        problem = self.outcome.problem
         if not self.apart:
             self.find_modes()
-        for _ in when(system.count > 0):
-            system.speeds(reduced, self.multiplier)
+        for _ in when(problem.count > 0):
+            problem.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
             self._share(reduced, self.multiplier, lambda r: self.mode[r] == 0.0)
 
     def _add_forces(self, impulse_bar: Any) -> None:
         """Add h times the gradient with respect to the impulses: forces are λ / h, of a contact along its rows."""
-        constraints, outcome = self.world.constraints, self.outcome
+        constraints, outcome = self.tree.constraints, self.outcome
         for c in loop(outcome.contacts.count[0]):
             slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
             touch, _ = outcome.contacts.touch(slot)
@@ -329,16 +329,16 @@ class ConstraintAdjoint:
             return
         singles = self.forces_bar.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            impulse_bar[r] = impulse_bar[r] + singles[outcome.system.place[r]]
+            impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.place[r]]
 
     def _share(self, reduced: Any, multiplier: Any, free: Callable[[Any], Any]) -> None:
         """Bᵀ y = λ̄ with the factored B and λ̄ = J A⁻¹ w (`multiplier`); what the free rows take up is subtracted."""
-        system = self.outcome.system
-        solve_lu_transposed(system.B, system.count, multiplier)
-        taken = memory(system.constraints.nimpulse + TILE)
-        for r in loop(system.count):
+        problem = self.outcome.problem
+        solve_lu_transposed(problem.B, problem.count, multiplier)
+        taken = memory(problem.constraints.nimpulse + TILE)
+        for r in loop(problem.count):
             taken[r] = select(free(r), -multiplier[r], 0.0)
-        system.add_effect(taken, reduced)
+        problem.add_effect(taken, reduced)
 
     def correct(self, dynamics: Dynamics, q: Any, move_bar: Any) -> tuple[Any, Any]:
         """Of p = A⁻¹ Jᵀ π, from the gradient with respect to it: the virtual motion n [nv] and its twists (over links),
@@ -346,56 +346,56 @@ class ConstraintAdjoint:
 
         To be called where positions are corrected (`outcome.corrected`).
         """
-        world, outcome, system = self.world, self.outcome, self.outcome.system
-        w, reduced, virtual = workspace(world.nv), memory(world.nv), memory(world.nv)
-        turn(world, q, move_bar, w)
-        reduce(world, dynamics.frames, dynamics.factors, w, reduced)
+        tree, outcome, problem = self.tree, self.outcome, self.outcome.problem
+        w, reduced, virtual = workspace(tree.nv), memory(tree.nv), memory(tree.nv)
+        turn(tree, q, move_bar, w)
+        reduce(tree, dynamics.frames, dynamics.factors, w, reduced)
         if not self.apart:
-            correction_matrix(system, outcome.pushes)
-        system.speeds(reduced, self.correction_multiplier)
+            correction_matrix(problem, outcome.pushes)
+        problem.speeds(reduced, self.correction_multiplier)
         self._share(reduced, self.correction_multiplier, lambda r: outcome.pushes[r] > 0.5)
-        motions = expand(world, dynamics.frames, dynamics.factors, reduced)
-        turn(world, q, reduced, virtual, back=True)
+        motions = expand(tree, dynamics.frames, dynamics.factors, reduced)
+        turn(tree, q, reduced, virtual, back=True)
         for source, target in zip((outcome.pseudo, virtual), self.velocities[:2], strict=True):
-            copy(world.nv, source, target)
+            copy(tree.nv, source, target)
         for rest in self.velocities[2:]:
-            zero(world.nv, rest)
+            zero(tree.nv, rest)
         return virtual, motions
 
     def add_corrections(self, q: Any, q_bar: Any) -> None:
         """Add what the rows say that correct positions, by themselves: else `add_rows` does."""
-        v_rows = memory(self.world.nv)
+        v_rows = memory(self.tree.nv)
         self._rows(q, 0, 0, q_bar, v_rows, None)
 
     def add_rows(self, q: Any, v: Any, virtual: Any, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
         """Add what the rows say; `virtual`: h n; v_bar: of the velocities before the step, which A (v⁺ - v) has, too:
         there w became w - Jᵀ y."""
-        world, outcome = self.world, self.outcome
-        q_rows, v_rows = memory(world.nq), memory(world.nv)
-        zero(world.nq, q_rows)
-        zero(world.nv, v_rows)
-        for _ in when(outcome.system.count > 0):
+        tree, outcome = self.tree, self.outcome
+        q_rows, v_rows = memory(tree.nq), memory(tree.nv)
+        zero(tree.nq, q_rows)
+        zero(tree.nv, v_rows)
+        for _ in when(outcome.problem.count > 0):
             for source, target in zip((outcome.after, virtual, v), self.velocities, strict=False):
-                copy(world.nv, source, target.at(world.nv))
+                copy(tree.nv, source, target.at(tree.nv))
             first = 1 if self.apart else 1 - outcome.corrected[0]
             for which in loop(2, start=first):
                 self._rows(q, which, 1, q_rows, v_rows, constants_bar)
-        add_to(world.nq, q_rows, q_bar)
-        add_to(world.nv, v_rows, v_bar)
+        add_to(tree.nq, q_rows, q_bar)
+        add_to(tree.nv, v_rows, v_bar)
 
     def _rows(self, q: Any, which: Any, last: int, q_bar: Any, v_bar: Any, constants_bar: Any) -> None:
         """Of those that correct positions (which: 0), or those of velocities (1), whose v_bar this is.
 
         last: after which of them where the shapes touch is differentiated, for both.
         """
-        world, given = self.world, [array.at(which * self.world.nv) for array in self.velocities]
+        tree, given = self.tree, [array.at(which * self.tree.nv) for array in self.velocities]
         width = pose_size(len(given))
-        poses, bars = link_poses(world, q, *given, indexed=True), memory((world.nlink + 1) * width)
-        zero((world.nlink + 1) * width, bars)
-        zero(world.nv, v_bar)
+        poses, bars = link_poses(tree, q, *given, indexed=True), memory((tree.nlink + 1) * width)
+        zero((tree.nlink + 1) * width, bars)
+        zero(tree.nv, v_bar)
         RowPower(self, which, poses, bars, q_bar, constants_bar).add_all()
         for _ in when(which == last):
             constants = all_constants(constants_bar)
-            contacts_adjoint(world.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, constants)
+            contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]
-        link_poses_adjoint(world, poses, bars, q, given, q_bar, velocity_bars, constants_bar)
+        link_poses_adjoint(tree, poses, bars, q, given, q_bar, velocity_bars, constants_bar)

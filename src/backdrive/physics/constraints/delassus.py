@@ -18,9 +18,9 @@ from ..math.linear import TILE
 from ..math.spatial import Vec
 from ..tree.dynamics import Factors
 from ..tree.kinematics import Frames
-from ..tree.world import World
-from .rows import Constraints, Row, Stretch, Support
-from .warm_start import Impulses
+from ..tree.tree import Tree
+from .rows import ChainSegment, Constraints, Row, Support
+from .warm_start import WarmStart
 
 INFINITE = 1e30  # a bound that no impulse reaches
 NO_MODE = 2.0  # of a row whose B is not that of a mode
@@ -33,18 +33,18 @@ class Mobility:
     S of loose roots are unit vectors: `order` says which component each coordinate is.
     """
 
-    def __init__(self, world: World, frames: Frames, factors: Factors, dim: int) -> None:
+    def __init__(self, tree: Tree, frames: Frames, factors: Factors, dim: int) -> None:
         keep = COMPONENTS[dim]
         self.width = len(keep)
         angular = sum(c < 3 for c in keep)
         self.order = (*range(angular, self.width), *range(angular))
-        self.S, self.U = memory(world.nv * self.width), memory(world.nv * self.width)
-        self.inverse = memory(world.nv)
-        turns, arms = world.over_links(9), world.over_links(3)
-        for i in world.links():
-            self._place(world, frames, turns, arms, i)
-            R, arm, b = turns.get(i + 1, 9), arms.get(i + 1, 3), world.velocity(i)
-            for k in loop(world.dofs(i)):
+        self.S, self.U = memory(tree.nv * self.width), memory(tree.nv * self.width)
+        self.inverse = memory(tree.nv)
+        turns, arms = tree.over_links(9), tree.over_links(3)
+        for i in tree.links():
+            self._place(tree, frames, turns, arms, i)
+            R, arm, b = turns.get(i + 1, 9), arms.get(i + 1, 3), tree.v_start(i)
+            for k in loop(tree.dofs(i)):
                 s, u = frames.S.get(b + k, 6), factors.U.get(b + k, 6)
                 w, f = sp.rotate(R, s[:3]), sp.rotate(R, u[3:])
                 S = (*w, *sp.cross(arm, w, sp.rotate(R, s[3:])))
@@ -53,19 +53,19 @@ class Mobility:
                 self.U.put(b + k, [U[c] for c in keep])
                 self.inverse[b + k] = factors.inverse[b + k]
 
-    def _place(self, world: World, frames: Frames, turns: Any, arms: Any, i: Any) -> None:
+    def _place(self, tree: Tree, frames: Frames, turns: Any, arms: Any, i: Any) -> None:
         """Rotation and origin of link i in its tree's root."""
-        for _ in when(world.root(i) == i + 1):
+        for _ in when(tree.root(i) == i + 1):
             turns.put(i + 1, sp.IDENTITY)
             arms.put(i + 1, sp.ZERO3)
-        for _ in when(world.root(i) != i + 1):
-            (R, p), parent = frames.pose(i), world.parent(i)
+        for _ in when(tree.root(i) != i + 1):
+            (R, p), parent = frames.pose(i), tree.parent(i)
             above = turns.get(parent, 9)
             turns.put(i + 1, sp.matmul(above, R))
             arms.put(i + 1, sp.rotate(above, p, arms.get(parent, 3)))
 
 
-class System:
+class ContactProblem:
     """0 = W λ + extra λ + b on rows whose λ lies between its bounds low - μ λₙ and high + μ λₙ (n: the row's normal);
     W λ + extra λ + b >= 0 at the lower bound, <= 0 at the upper.
 
@@ -77,7 +77,7 @@ class System:
     """
 
     def __init__(
-        self, constraints: Constraints, mobility: Mobility, nv: Any, start: Impulses, known: bool = False
+        self, constraints: Constraints, mobility: Mobility, nv: Any, start: WarmStart, known: bool = False
     ) -> None:
         """start: the impulses from which a solver starts. known: whether v⁺ is given."""
         most = constraints.nimpulse + TILE
@@ -171,7 +171,7 @@ class System:
             if grounded:
                 support = support.grounded()
             self._extend_reach(support, first, rows)
-            own_a, own_b, common = support.stretches()
+            own_a, own_b, common = support.segments()
             for r in loop(first + rows, start=first):
                 rest, y = carry(size), self.Y.at(r * self.nv)
                 rest.put(0, self._wrench_a.get(r, size))
@@ -211,11 +211,11 @@ class System:
             for _ in when(tile * TILE >= first):  # a new one
                 zero(nv, reached)
                 self._single_count[tile], self._root_count[tile] = 0, 0
-            for stretch in support.stretches():
-                for j in loop(stretch.count):
-                    append(self.constraints.ints.at(stretch.start)[j], 1, *singles)
-                for _ in when(stretch.loose >= 0):
-                    append(stretch.loose, self.mobility.width, *roots)
+            for segment in support.segments():
+                for j in loop(segment.count):
+                    append(self.constraints.ints.at(segment.start)[j], 1, *singles)
+                for _ in when(segment.floating >= 0):
+                    append(segment.floating, self.mobility.width, *roots)
 
     def reach(self, tile: Any, other: Any = None) -> Iterator[Any]:
         """The coordinates of v that the rows of a tile move; with another tile, those that both do."""
@@ -234,23 +234,23 @@ class System:
         wrench = (*sp.cross(sp.unrotate(W, sp.sub(row.point, x)), f, sp.unrotate(W, row.couple)), *f)
         return tuple(wrench[c] for c in COMPONENTS[self.constraints.dim])
 
-    def _pass_on(self, stretch: Stretch, rest: Any, y: Any) -> None:
+    def _pass_on(self, segment: ChainSegment, rest: Any, y: Any) -> None:
         """y of the joints of a stretch that a wrench meets, and what is left of it (`rest`, in place)."""
         mobility, size = self.mobility, self.mobility.width
         half = size // 2
-        for j in loop(stretch.count):
-            dof = self.constraints.ints.at(stretch.start)[j]
+        for j in loop(segment.count):
+            dof = self.constraints.ints.at(segment.start)[j]
             S, U, F = mobility.S.get(dof, size), mobility.U.get(dof, size), rest.get(0, size)
             # Two short chains of additions: the joints wait for each other.
             y[dof] = sp.dot(S[:half], F[:half]) + sp.dot(S[half:], F[half:])
             z = y[dof] * mobility.inverse[dof]
             rest.put(0, [f - z * u for f, u in zip(F, U, strict=True)])
-        for _ in when(stretch.loose >= 0):
+        for _ in when(segment.floating >= 0):
             F = list(rest.get(0, size))
             for k, c in enumerate(mobility.order):
-                U = mobility.U.get(stretch.loose + k, size)
-                y.at(stretch.loose)[k] = F[c]
-                z = F[c] * mobility.inverse.at(stretch.loose)[k]
+                U = mobility.U.get(segment.floating + k, size)
+                y.at(segment.floating)[k] = F[c]
+                z = F[c] * mobility.inverse.at(segment.floating)[k]
                 for other in mobility.order[k + 1 :]:  # nothing is left of the others
                     F[other] = F[other] - z * U[other]
 

@@ -21,7 +21,7 @@ from ..geometry.bounds import BOUND
 from ..geometry.solids import Touch
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
-from ..tree.world import Link
+from ..tree.tree import Link
 from . import tables
 
 MOST_FRICTION = 1e6  # what an infinite coefficient of friction means
@@ -35,12 +35,12 @@ class Row(NamedTuple):
     force: Vec
 
 
-class Stretch(NamedTuple):
+class ChainSegment(NamedTuple):
     """A part of a way: where its single coordinates are listed and how many they are; the loose root that follows."""
 
     start: Any
     count: Any
-    loose: Any
+    floating: Any
 
 
 class Support(NamedTuple):
@@ -51,25 +51,25 @@ class Support(NamedTuple):
     root_a: Any
     way_a: Any
     own_a: Any
-    loose_a: Any
+    floating_a: Any
     b: Any
     root_b: Any
     way_b: Any
     own_b: Any
-    loose_b: Any
+    floating_b: Any
     common: Any
-    loose: Any
+    floating: Any
 
     def grounded(self) -> Support:
         """If b is the world."""
-        return self._replace(b=0, root_b=0, way_b=0, own_b=0, loose_b=-1, common=0, loose=-1)
+        return self._replace(b=0, root_b=0, way_b=0, own_b=0, floating_b=-1, common=0, floating=-1)
 
-    def stretches(self) -> tuple[Stretch, Stretch, Stretch]:
+    def segments(self) -> tuple[ChainSegment, ChainSegment, ChainSegment]:
         """Those of a and b alone, and the one that is common."""
         return (
-            Stretch(self.way_a, self.own_a, self.loose_a),
-            Stretch(self.way_b, self.own_b, self.loose_b),
-            Stretch(self.way_a + self.own_a, self.common, self.loose),
+            ChainSegment(self.way_a, self.own_a, self.floating_a),
+            ChainSegment(self.way_b, self.own_b, self.floating_b),
+            ChainSegment(self.way_a + self.own_a, self.common, self.floating),
         )
 
 

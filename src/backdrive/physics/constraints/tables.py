@@ -138,15 +138,15 @@ class Paths:
             i = int(self.parent[i])
         return chain
 
-    def loose(self, i: int) -> int:
+    def floating(self, i: int) -> int:
         """The first coordinate of the root of link i's tree, if it is loose; else -1."""
         root = self.root(i)
         return int(self.model.vadr[root]) if root >= 0 and self.model.kind[root] == LOOSE[self.model.dim] else -1
 
     def stretch(self, i: int, count: int, to_root: bool) -> list[int]:
         """Of `count` coordinates of the way from link i, the last possibly those of a loose root: single ones; root."""
-        loose = self.loose(i) if to_root else -1
-        return [count - NV[LOOSE[self.model.dim]] if loose >= 0 else count, loose]
+        floating = self.floating(i) if to_root else -1
+        return [count - NV[LOOSE[self.model.dim]] if floating >= 0 else count, floating]
 
     def support(self, a: int, b: int) -> list[int]:
         shared = set(self.ancestors(b))

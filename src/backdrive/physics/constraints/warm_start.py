@@ -35,7 +35,7 @@ class Marks:
         return self._stamp[place] == self._now[0]
 
 
-class Impulses:
+class WarmStart:
     """Those that the rows of the last stretch had, at their places (`System.place`). largest: of them."""
 
     def __init__(self, size: Any) -> None:

@@ -29,7 +29,7 @@ from ...ir import (
     when,
     while_any,
 )
-from ..constraints.delassus import System
+from ..constraints.delassus import ContactProblem
 from ..constraints.rows import Constraints, contact_rows, material, row_speed
 from ..constraints.warm_start import Marks
 from ..geometry.collision import TOUCH, Contacts
@@ -40,7 +40,7 @@ from ..math.linear import TILE, multiply
 from ..math.spatial import Vec
 from ..solvers.solve import Solver, solve
 from ..tree.poses import pose_of
-from ..tree.world import World
+from ..tree.tree import Tree
 
 SLOW = 1e-9  # m/s: what approaches slower does not hit
 TOUCHING = 1e-9  # gaps up to so much of the smaller shape's size are closed for what hits,
@@ -66,12 +66,12 @@ class Impacts:
     by how much forces change the velocities at a contact in the stretch.
     """
 
-    def __init__(self, world: World, integrator: Integrator, h: Scalar) -> None:
-        self.world, self.integrator, self.h = world, integrator, h
+    def __init__(self, tree: Tree, integrator: Integrator, h: Scalar) -> None:
+        self.tree, self.integrator, self.h = tree, integrator, h
         self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
-        self.roots, self.acceleration = memory(2), memory(world.nv)
-        self.role, self.approach, self.patience, self.push = (memory(world.constraints.nslot) for _ in range(4))
-        self.loaded, self.struck = (Marks(world.constraints.nslot) for _ in range(2))
+        self.roots, self.acceleration = memory(2), memory(tree.nv)
+        self.role, self.approach, self.patience, self.push = (memory(tree.constraints.nslot) for _ in range(4))
+        self.loaded, self.struck = (Marks(tree.constraints.nslot) for _ in range(2))
         self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
 
@@ -81,7 +81,7 @@ class Impacts:
         for number in (self.over, self.count, self.fallbacks, self.simultaneous, self.guarded):
             zero(1, number, where)
         zero(2, self.roots, where)
-        zero(self.world.nv, self.acceleration, where)
+        zero(self.tree.nv, self.acceleration, where)
         self.loaded.clear(where)
         self.struck.clear(where)
 
@@ -89,7 +89,7 @@ class Impacts:
         """What passes from one stretch to the next, with sizes."""
         numbers = [(x, 1) for x in (self.left, self.slot, self.over, self.count)]
         return [
-            *numbers, (self.roots, 2), (self.acceleration, self.world.nv), *self.loaded.arrays(), *self.struck.arrays()
+            *numbers, (self.roots, 2), (self.acceleration, self.tree.nv), *self.loaded.arrays(), *self.struck.arrays()
         ]  # fmt: skip
 
     @property
@@ -108,8 +108,8 @@ class Impacts:
 
     def ahead(self, free: Any) -> Any:
         """The free velocities at the end of the stretch; in an impact, the acceleration before it."""
-        result = memory(self.world.nv)
-        for k in loop(self.world.nv):
+        result = memory(self.tree.nv)
+        for k in loop(self.tree.nv):
             result[k] = select(self.hitting, self.acceleration[k], free[k])
         return result
 
@@ -183,7 +183,7 @@ class Impacts:
         same = [(x > 0.0) & ((x == self.roots[0]) | (x == self.roots[1])) for x in roots]
         return same[0] | same[1]
 
-    def weigh(self, contacts: Contacts, system: System, first: Any) -> Any:
+    def weigh(self, contacts: Contacts, problem: ContactProblem, first: Any) -> Any:
         """See which contacts carry something, and whether those that approach or part rest: they do if they are pressed
         by more than what it takes to stop them, or by enough to end the rebound (first: their first row). Where one
         does not, the stretch has to be found again without it (mask). What parts, and may come back, is to be watched.
@@ -192,8 +192,8 @@ class Impacts:
         again[0] = 0.0
         self.loaded.clear(flies)
         for c in loop(contacts.count[0]):
-            slot, r = contacts.slots[c], first + c * self.world.constraints.block
-            load, stop = system.impulse[r] * system.diagonal[r], self.approach[slot]
+            slot, r = contacts.slots[c], first + c * self.tree.constraints.block
+            load, stop = problem.impulse[r] * problem.diagonal[r], self.approach[slot]
             self.loaded.add(slot, flies & (load > SLOW))
             self.watch[0] = select(flies & (self.role[slot] > 0.5) & ~self.holds(slot), 1.0, self.watch[0])
             # The load is also what it takes to stop what moves along: no more than forces do is pressure.
@@ -238,7 +238,7 @@ def point_velocity(pose: Vec, point: Vec, at: int) -> Vec:
 
 
 def solve_without_gain(
-    impacts: Impacts, system: System, solver: Solver, contacts: Contacts, first: Any, bounce: Any, rebound: Any
+    impacts: Impacts, problem: ContactProblem, solver: Solver, contacts: Contacts, first: Any, bounce: Any, rebound: Any
 ) -> Scalar:
     """Solve the system, with restitution reduced where it would create energy, as it may with friction on an eccentric
     hit: until there is no change of energy. Returns the residual.
@@ -246,8 +246,8 @@ def solve_without_gain(
     bounce: e v⁻ in the speed of every contact that bounces (first: their first row). The part of it that is left
     (`rebound`) is found by bisection: without restitution, energy is never gained.
     """
-    block, n = impacts.world.constraints.block, system.count
-    speed, kept = (memory(impacts.world.constraints.nimpulse + TILE) for _ in range(2))
+    block, n = impacts.tree.constraints.block, problem.count
+    speed, kept = (memory(impacts.tree.constraints.nimpulse + TILE) for _ in range(2))
     error = memory(1)
     error[0] = 0.0
     low, high, going, bisects = (memory(1) for _ in range(4))
@@ -256,24 +256,24 @@ def solve_without_gain(
         """Σ λ (c + W λ / 2), c: speeds before; relative to Σ |λ c|."""
         for r in loop(n):
             speed[r] = 0.0
-        multiply(system.W, n, system.impulse, speed)
+        multiply(problem.W, n, problem.impulse, speed)
         total = carry(2)
         total[0], total[1] = 0.0, 1e-300
         for r in loop(n):
-            total[0] = total[0] + system.impulse[r] * (system.b[r] + 0.5 * speed[r])
-            total[1] = total[1] + absolute(system.impulse[r] * system.b[r])
+            total[0] = total[0] + problem.impulse[r] * (problem.b[r] + 0.5 * speed[r])
+            total[1] = total[1] + absolute(problem.impulse[r] * problem.b[r])
         for c in loop(contacts.count[0]):
-            total[0] = total[0] - system.impulse[first + c * block] * (rebound[0] * bounce[c])
+            total[0] = total[0] - problem.impulse[first + c * block] * (rebound[0] * bounce[c])
         return total[0] / total[1]
 
     rebound[0], low[0], high[0], going[0], bisects[0] = 1.0, 0.0, 1.0, 1.0, 0.0
     for _ in while_any(lambda: going[0] > 0.0, HALVINGS):
         for r in loop(n):
-            kept[r] = system.impulse[r]
-        now, again = solve(system, solver), going[0] > 0.0
+            kept[r] = problem.impulse[r]
+        now, again = solve(problem, solver), going[0] > 0.0
         error[0] = select(again, now, error[0])
         for r in loop(n):
-            system.impulse[r] = select(again, system.impulse[r], kept[r])
+            problem.impulse[r] = select(again, problem.impulse[r], kept[r])
         active = again & impacts.hitting
         going[0] = 0.0
         for _ in when(any_lane(active)):
@@ -289,9 +289,9 @@ def solve_without_gain(
             part = select(more, select(narrow, low[0], 0.5 * (low[0] + high[0])), rebound[0])
             for c in loop(contacts.count[0]):
                 r = first + c * block
-                system.b[r] = system.b[r] + (part - rebound[0]) * bounce[c]
+                problem.b[r] = problem.b[r] + (part - rebound[0]) * bounce[c]
             for r in loop(n):  # a start that is too good would be taken for the solution
-                system.impulse[r] = select(more, 0.0, system.impulse[r])
+                problem.impulse[r] = select(more, 0.0, problem.impulse[r])
             rebound[0] = part
             going[0] = select(more, 1.0, 0.0)
     return error[0]

@@ -33,7 +33,7 @@ from ..geometry.solids import FAR, Pair, Touch
 from ..integrators.integrate import Integrator, Midpoint, move
 from ..math import spatial as sp
 from ..tree.poses import link_poses, pose_size
-from ..tree.world import Some, World
+from ..tree.tree import LinkSubset, Tree
 from .impact import RESTING, Impacts, each_place
 
 AGAIN = 1.3e-4  # of the smaller shape's size: how deep what rests hits again; below `contact.SLOP`, where it may lie
@@ -50,47 +50,47 @@ SEEK, CLOSE_IN, NOTHING, FOUND = 0.0, 1.0, 2.0, 3.0  # stages of the search
 
 
 def advance(
-    world: World, integrator: Integrator, q: Any, v: Any, after: Any, pseudo: Any, part: Scalar, t: Scalar, target: Any,
-    velocity: Any, some: Some | None = None,
+    tree: Tree, integrator: Integrator, q: Any, v: Any, after: Any, pseudo: Any, part: Scalar, t: Scalar, target: Any,
+    velocity: Any, some: LinkSubset | None = None,
 ) -> None:  # fmt: skip
     """Time t into a stretch whose velocities go from v to `after` (t is a `part` of it): q and v there.
 
     pseudo: the motion that corrects positions. some: q of these links only.
     """
-    motion = memory(world.nv)
-    for k in loop(world.nv):
+    motion = memory(tree.nv)
+    for k in loop(tree.nv):
         velocity[k] = v[k] + part * (after[k] - v[k])
         motion[k] = velocity[k] + pseudo[k]
     if isinstance(integrator, Midpoint):
-        middle = memory(world.nq)
-        move(world, q, v, 0.5 * t, middle, some)
-        move(world, middle, motion, 0.5 * t, target, some)
+        middle = memory(tree.nq)
+        move(tree, q, v, 0.5 * t, middle, some)
+        move(tree, middle, motion, 0.5 * t, target, some)
     else:
-        move(world, q, motion, t, target, some)
+        move(tree, q, motion, t, target, some)
 
 
 def first_impact(
-    world: World, integrator: Integrator, impacts: Impacts, contacts: Contacts, q: Any, v: Any, after: Any, pseudo: Any,
+    tree: Tree, integrator: Integrator, impacts: Impacts, contacts: Contacts, q: Any, v: Any, after: Any, pseudo: Any,
     duration: Scalar, flies: Any,
 ) -> tuple[Any, Scalar]:  # fmt: skip
     """Whether and when something hits in the stretch (mask and time); `hit` and `hit_roots` of the impacts tell what.
 
     Where the stretch has a duration at all (mask `flies`).
     """
-    trial, velocity = memory(world.nq), memory(world.nv)
+    trial, velocity = memory(tree.nq), memory(tree.nv)
     t, low, high, node, stage = (memory(1) for _ in range(5))
-    at_once, some = impacts.hit[0] >= 0.0, links_that_meet(world, contacts)
+    at_once, some = impacts.hit[0] >= 0.0, links_that_meet(tree, contacts)
     seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
     t[0], low[0], high[0], node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, select(seeks, SEEK, NOTHING)
     impacts.returns[0] = 0.0
-    gaps = Gaps(world, impacts, contacts)
+    gaps = Gaps(tree, impacts, contacts)
     for _ in while_any(lambda: stage[0] < NOTHING, SEARCH):
         part, starts, going = t[0] / duration, (stage[0] == SEEK) & (node[0] == 0.0), stage[0] < NOTHING
-        advance(world, integrator, q, v, after, pseudo, part, t[0], trial, velocity, some)
+        advance(tree, integrator, q, v, after, pseudo, part, t[0], trial, velocity, some)
         if not isinstance(integrator, Midpoint):  # the rate of q: d/dt t (v + t/s (v⁺ - v))
-            for k in loop(world.nv):
+            for k in loop(tree.nv):
                 velocity[k] = velocity[k] + part * (after[k] - v[k])
-        gaps.look(link_poses(world, trial, velocity, indexed=True, some=some), starts, t[0] - low[0], FINE * duration)
+        gaps.look(link_poses(tree, trial, velocity, indexed=True, some=some), starts, t[0] - low[0], FINE * duration)
         gap, rate = gaps.least[0], gaps.least[1]
         seeking, closing_in = stage[0] == SEEK, stage[0] == CLOSE_IN
         crossed, dipped = (gap < 0.0) & ~starts, (gaps.dips[0] > 0.5) & ~starts
@@ -122,16 +122,16 @@ def first_impact(
     return found & flies, select(at_once, 0.0, t[0])
 
 
-def links_that_meet(world: World, contacts: Contacts) -> Some | None:
+def links_that_meet(tree: Tree, contacts: Contacts) -> LinkSubset | None:
     """Each link that has a pair in the contacts, once; or None, for all, where they may have parents."""
-    if world.alike is None:
+    if tree.homogeneous is None:
         return None
-    some, met = Some(counters(world.nlink), counters(1)), counters(world.nlink + 1)
+    some, met = LinkSubset(counters(tree.nlink), counters(1)), counters(tree.nlink + 1)
     some.count[0] = 0
-    for k in loop(world.nlink + 1):
+    for k in loop(tree.nlink + 1):
         met[k] = 0
     for m in loop(contacts.meeting_count[0]):
-        *_, support = world.constraints.pair(contacts.meetings[m])
+        *_, support = tree.constraints.pair(contacts.meetings[m])
         for link in (support.a, support.b):
             for _ in when((link > 0) & (met[link] == 0)):  # not the world
                 some.links[some.count[0]] = link - 1
@@ -148,14 +148,14 @@ class Gaps:
     closed [nslot]: the gap at which a contact hits, or FAR: it is not watched.
     """
 
-    def __init__(self, world: World, impacts: Impacts, contacts: Contacts) -> None:
-        self.world, self.impacts, self.contacts = world, impacts, contacts
+    def __init__(self, tree: Tree, impacts: Impacts, contacts: Contacts) -> None:
+        self.tree, self.impacts, self.contacts = tree, impacts, contacts
         self.least, self.dips, self.turns = carry(6), carry(1), carry(1)
-        self.closed, *arrays = (memory(world.constraints.nslot) for _ in range(9))
+        self.closed, *arrays = (memory(tree.constraints.nslot) for _ in range(9))
         # Gaps and rates of contacts, and of the nearest contacts of pairs (at their first slots); the velocities with
         # which these pass each other: before, and now.
         self.before, self.now, self.nearest_before, self.nearest = zip(arrays[::2], arrays[1::2], strict=True)
-        self.passing, self.passing_before = (memory(3 * world.constraints.nslot) for _ in range(2))
+        self.passing, self.passing_before = (memory(3 * tree.constraints.nslot) for _ in range(2))
         for slot in each_place(contacts):
             for gap, rate in (self.before, self.nearest_before):
                 gap[slot], rate[slot] = 0.0, 1.0
@@ -166,13 +166,13 @@ class Gaps:
         for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0, 0.0)):
             self.least[k] = x
         self.dips[0], self.turns[0] = 0.0, 0.0
-        for number, pair, p, meeting, at in met_pairs(self.world.constraints, self.contacts, poses, pose_size(1)):
+        for number, pair, p, meeting, at in met_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
             self._look_at(number, pair, p, meeting, at, starts, since, fine)
 
     def _look_at(
         self, number: int, pair: Pair, p: Any, meeting: Meeting, at: Any, starts: Any, since: Scalar, fine: Scalar
     ) -> None:
-        size, (a, b), near = self.world.constraints.pair_size(p), meeting.solids, self.contacts.near[at] > 0.5
+        size, (a, b), near = self.tree.constraints.pair_size(p), meeting.solids, self.contacts.near[at] > 0.5
         roots = [to_float(root) for root in (meeting.support.root_a, meeting.support.root_b)]
         touches = before = pair.contacts(a, b, self.contacts.features_of(number, p))
         if pair.search is not None:

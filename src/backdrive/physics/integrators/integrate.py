@@ -15,7 +15,7 @@ from typing import Any
 from ...ir import Scalar, switch
 from ..math import spatial as sp
 from ..tree.joints import JOINTS, Joint
-from ..tree.world import Some, World
+from ..tree.tree import LinkSubset, Tree
 
 
 @dataclass(frozen=True)
@@ -31,13 +31,13 @@ class Midpoint:
 Integrator = SemiImplicitEuler | Midpoint
 
 
-def move(world: World, q: Any, v: Any, h: Scalar, target: Any, some: Some | None = None) -> None:
+def move(tree: Tree, q: Any, v: Any, h: Scalar, target: Any, some: LinkSubset | None = None) -> None:
     """target = q ⊕ h v on the manifold, joint by joint (target may be q); of some links only, if they are given."""
 
     def one(joint: type[Joint], i: Any) -> None:
-        a, b = world.position(i), world.velocity(i)
+        a, b = tree.q_start(i), tree.v_start(i)
         step = sp.scale(h, v.at(b).get(0, joint.nv))
         target.at(a).put(0, joint.integrate(q.at(a).get(0, joint.nq), step))
 
-    for i in world.links_among(some):
-        switch(world.kind(i), [partial(one, joint) for joint in JOINTS], i)
+    for i in tree.links_among(some):
+        switch(tree.kind(i), [partial(one, joint) for joint in JOINTS], i)

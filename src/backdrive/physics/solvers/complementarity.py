@@ -11,7 +11,7 @@ import math
 from typing import Any
 
 from ...ir import Scalar, absolute, carry, clip, loop, maximum, memory, select, while_any
-from ..constraints.delassus import INFINITE, System
+from ..constraints.delassus import INFINITE, ContactProblem
 from ..math.linear import TILE, factor_lu, multiply, solve_lu
 
 NEARLY = 1e-6  # of the largest speed: what is slower than that sticks, or presses
@@ -33,117 +33,124 @@ def check_settings(solver: Any, count: str) -> None:
             raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")
 
 
-def bounds(system: System, impulse: Any, r: Any) -> tuple[Scalar, Scalar]:
+def bounds(problem: ContactProblem, impulse: Any, r: Any) -> tuple[Scalar, Scalar]:
     """Of row r, for the current impulse of its normal."""
-    most = system.mu[r] * impulse[system.normal[r]]
-    return system.low[r] - most, system.high[r] + most
+    most = problem.mu[r] * impulse[problem.normal[r]]
+    return problem.low[r] - most, problem.high[r] + most
 
 
-def diagonal(system: System, r: Any) -> Scalar:
+def diagonal(problem: ContactProblem, r: Any) -> Scalar:
     """Of W + extra."""
-    return system.diagonal[r]
+    return problem.diagonal[r]
 
 
-def speeds_after(system: System, impulse: Any, speed: Any) -> None:
+def speeds_after(problem: ContactProblem, impulse: Any, speed: Any) -> None:
     """speed = W λ + extra λ + b"""
-    n = system.count
+    n = problem.count
     for r in loop(n):
-        speed[r] = system.b[r] + system.extra[r] * impulse[r]
-    multiply(system.W, n, impulse, speed)
+        speed[r] = problem.b[r] + problem.extra[r] * impulse[r]
+    multiply(problem.W, n, impulse, speed)
 
 
-def residual(system: System, impulse: Any, speed: Any) -> Scalar:
+def residual(problem: ContactProblem, impulse: Any, speed: Any) -> Scalar:
     """The largest violation of the conditions, as a speed (m/s, rad/s), relative to 1 + the largest speed in b."""
-    speeds_after(system, impulse, speed)
+    speeds_after(problem, impulse, speed)
     worst = carry(1)
     worst[0] = 0.0
-    for r in loop(system.count):
-        d = diagonal(system, r)
-        low, high = bounds(system, impulse, r)
+    for r in loop(problem.count):
+        d = diagonal(problem, r)
+        low, high = bounds(problem, impulse, r)
         x = d * impulse[r]
         # In the order of maximum(): a NaN is kept.
         worst[0] = maximum(worst[0], absolute(x - clip(x - speed[r], d * low, d * high)))
-    return worst[0] * system.unit[0]
+    return worst[0] * problem.unit[0]
 
 
-def modes(system: System, impulse: Any, speed: Any, mode: Any) -> None:
+def modes(problem: ContactProblem, impulse: Any, speed: Any, mode: Any) -> None:
     """mode [n]: -1 at the lower bound, 1 at the upper, 0 free; where a projected step from the impulses leads to."""
-    for r in loop(system.count):
-        low, high = bounds(system, impulse, r)
-        x, d = impulse[r], diagonal(system, r)
+    for r in loop(problem.count):
+        low, high = bounds(problem, impulse, r)
+        x, d = impulse[r], diagonal(problem, r)
         mode[r] = select(d * (x - low) <= speed[r], -1.0, select(d * (x - high) >= speed[r], 1.0, 0.0))
 
 
-def mode_matrix(system: System, mode: Any) -> None:
+def mode_matrix(problem: ContactProblem, mode: Any) -> None:
     """B: free rows of W, and λ ± μ λₙ = bound where a bound holds; factored in place."""
-    n, B = system.count, system.B
+    n, B = problem.count, problem.B
     for K in loop(n // TILE):
         rows, free = K * (TILE * n), [x == 0.0 for x in mode.get(K, TILE)]
         for m in loop(n // TILE):
-            source, target = system.W.at(rows + m * TILE), B.at(rows + m * TILE)
+            source, target = problem.W.at(rows + m * TILE), B.at(rows + m * TILE)
             for r in range(TILE):
                 for c in range(TILE):
                     target.at(r * n)[c] = select(free[r], source.at(r * n)[c], 0.0)
     for r in loop(n):
-        row, normal = B.at(r * n), system.normal[r]
-        row[r] = select(mode[r] == 0.0, row[r] + system.extra[r], 1.0)
-        row[normal] = row[normal] - mode[r] * system.mu[r]
-        system.factored[r] = mode[r]
+        row, normal = B.at(r * n), problem.normal[r]
+        row[r] = select(mode[r] == 0.0, row[r] + problem.extra[r], 1.0)
+        row[normal] = row[normal] - mode[r] * problem.mu[r]
+        problem.factored[r] = mode[r]
     factor_lu(B, n)
 
 
-def solve_modes(system: System, mode: Any, impulse: Any) -> None:
+def solve_modes(problem: ContactProblem, mode: Any, impulse: Any) -> None:
     """The impulses for these modes."""
-    mode_matrix(system, mode)
-    for r in loop(system.count):
-        bound = select(mode[r] < 0.0, system.low[r], system.high[r])
-        impulse[r] = select(mode[r] == 0.0, -system.b[r], bound)
-    solve_lu(system.B, system.count, impulse)
+    mode_matrix(problem, mode)
+    for r in loop(problem.count):
+        bound = select(mode[r] < 0.0, problem.low[r], problem.high[r])
+        impulse[r] = select(mode[r] == 0.0, -problem.b[r], bound)
+    solve_lu(problem.B, problem.count, impulse)
 
 
-def recall(system: System, speed: Any, tolerance: float) -> Scalar:
+def recall(problem: ContactProblem, speed: Any, tolerance: float) -> Scalar:
     """Where v⁺ is known (`system.known`), the impulses that led there, in place; returns their residual.
 
     A problem with friction may have several solutions: the adjoint must find the one that the step had. The speeds
     after it say which rows are free. Where no solution with these speeds follows (v⁺ is that of a later stretch), all
     stays as it was, and the residual is infinite.
     """
-    n, most = system.count, system.constraints.nimpulse + TILE
-    mode, trial, least = memory(most), memory(most), NEARLY / system.unit[0]
+    n, most = problem.count, problem.constraints.nimpulse + TILE
+    mode, trial, least = memory(most), memory(most), NEARLY / problem.unit[0]
     for r in loop(n):
-        s, apart = system.after[r], (system.mu[r] > 0.0) & (system.after[system.normal[r]] > least)
-        below = (system.low[r] > -INFINITE) & ((s > least) | apart)
-        above = (system.high[r] < INFINITE) & (s < -least)
+        s, apart = problem.after[r], (problem.mu[r] > 0.0) & (problem.after[problem.normal[r]] > least)
+        below = (problem.low[r] > -INFINITE) & ((s > least) | apart)
+        above = (problem.high[r] < INFINITE) & (s < -least)
         mode[r] = select(below, -1.0, select(above, 1.0, 0.0))
-    solve_modes(system, mode, trial)
-    error = residual(system, trial, speed)
+    solve_modes(problem, mode, trial)
+    error = residual(problem, trial, speed)
     other = carry(1)
     other[0] = 0.0
     for r in loop(n):
-        other[0] = maximum(other[0], absolute(speed[r] - system.extra[r] * trial[r] - system.after[r]))
-    found = (error <= tolerance) & (other[0] * system.unit[0] <= ALIKE) & (system.known[0] > 0.5)
+        other[0] = maximum(other[0], absolute(speed[r] - problem.extra[r] * trial[r] - problem.after[r]))
+    found = (error <= tolerance) & (other[0] * problem.unit[0] <= ALIKE) & (problem.known[0] > 0.5)
     for r in loop(n):
-        system.impulse[r] = select(found, trial[r], system.impulse[r])
+        problem.impulse[r] = select(found, trial[r], problem.impulse[r])
     return select(found, error, INFINITE)
 
 
 def refine(
-    system: System, impulse: Any, speed: Any, trial: Any, mode: Any, error: Any, tolerance: float, iterations: int
+    problem: ContactProblem,
+    impulse: Any,
+    speed: Any,
+    trial: Any,
+    mode: Any,
+    error: Any,
+    tolerance: float,
+    iterations: int,
 ) -> None:
     """Newton's method on the modes, in lanes whose error[0] (the residual) is above the tolerance.
 
     The modes of the impulses give other impulses, whose modes give the next ones: a few iterations end at the solution
     if they start near it. What is better than `impulse` replaces it. speed: of the impulses; overwritten.
     """
-    n = system.count
+    n = problem.count
     going = memory(1)
     going[0] = error[0]
     for r in loop(n):
         trial[r] = impulse[r]
     for _ in while_any(lambda: going[0] > tolerance, iterations):
-        modes(system, trial, speed, mode)
-        solve_modes(system, mode, trial)
-        now = residual(system, trial, speed)
+        modes(problem, trial, speed, mode)
+        solve_modes(problem, mode, trial)
+        now = residual(problem, trial, speed)
         active = going[0] > tolerance
         better = active & (now < error[0])
         for r in loop(n):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...ir import Scalar, any_lane, carry, clip, loop, memory, select, when, while_any
-from ..constraints.delassus import INFINITE, System
+from ..constraints.delassus import INFINITE, ContactProblem
 from ..math.linear import TILE
 from .complementarity import bounds, check_settings, diagonal, recall, refine, residual
 
@@ -34,43 +34,43 @@ class ProjectedGaussSeidel:
         check_settings(self, "iterations")
 
 
-def sweep(system: System, impulse: Any, active: Any) -> None:
+def sweep(problem: ContactProblem, impulse: Any, active: Any) -> None:
     """λ ← clip(λ - w / d), row by row, in the lanes that are `active` (mask)."""
-    n, total = system.count, carry(1)
+    n, total = problem.count, carry(1)
     for r in loop(n):
-        row = system.W.at(r * n)
-        total[0] = system.b[r] + system.extra[r] * impulse[r]
+        row = problem.W.at(r * n)
+        total[0] = problem.b[r] + problem.extra[r] * impulse[r]
         for m in loop(n // TILE):
             w, x = row.get(m, TILE), impulse.get(m, TILE)
             for k in range(TILE):
                 total[0] = total[0] + w[k] * x[k]
         speed = total[0]
-        low, high = bounds(system, impulse, r)
+        low, high = bounds(problem, impulse, r)
         x = impulse[r]
-        impulse[r] = select(active, clip(x - speed / diagonal(system, r), low, high), x)
+        impulse[r] = select(active, clip(x - speed / diagonal(problem, r), low, high), x)
 
 
-def solve_gauss_seidel(system: System, solver: ProjectedGaussSeidel) -> Scalar:
+def solve_gauss_seidel(problem: ContactProblem, solver: ProjectedGaussSeidel) -> Scalar:
     """From the impulses of the system towards its solution, in place; returns the residual."""
-    most, tolerance = system.constraints.nimpulse + TILE, solver.tolerance
-    impulse, speed, error = system.impulse, memory(most), memory(1)
+    most, tolerance = problem.constraints.nimpulse + TILE, solver.tolerance
+    impulse, speed, error = problem.impulse, memory(most), memory(1)
     if solver.exact:
         error[0] = INFINITE
-        if system.after is not None:
-            for _ in when(any_lane(system.known[0] > 0.5)):
-                error[0] = recall(system, speed, tolerance)
+        if problem.after is not None:
+            for _ in when(any_lane(problem.known[0] > 0.5)):
+                error[0] = recall(problem, speed, tolerance)
         for _ in when(any_lane(error[0] > tolerance)):
-            error[0] = residual(system, impulse, speed)
-            refine(system, impulse, speed, memory(most), memory(most), error, tolerance, NEWTON)
+            error[0] = residual(problem, impulse, speed)
+            refine(problem, impulse, speed, memory(most), memory(most), error, tolerance, NEWTON)
             active = error[0] > tolerance
             for _ in when(any_lane(active)):
                 for _ in range(min(SWEEPS, solver.iterations)):
-                    sweep(system, impulse, active)
-                error[0] = select(active, residual(system, impulse, speed), error[0])
+                    sweep(problem, impulse, active)
+                error[0] = select(active, residual(problem, impulse, speed), error[0])
     else:
-        error[0] = residual(system, impulse, speed)
+        error[0] = residual(problem, impulse, speed)
         for _ in while_any(lambda: error[0] > tolerance, solver.iterations):
             active = error[0] > tolerance
-            sweep(system, impulse, active)
-            error[0] = select(active, residual(system, impulse, speed), error[0])
+            sweep(problem, impulse, active)
+            error[0] = select(active, residual(problem, impulse, speed), error[0])
     return error[0]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...ir import Scalar, any_lane, memory, when
-from ..constraints.delassus import System
+from ..constraints.delassus import ContactProblem
 from ..math.linear import TILE
 from .complementarity import refine, speeds_after
 from .gauss_seidel import ProjectedGaussSeidel, solve_gauss_seidel
@@ -18,28 +18,28 @@ SOLVES = 4  # and at most so many
 Solver = InteriorPoint | ProjectedGaussSeidel
 
 
-def recalls(stepping: Any) -> bool:
+def recalls(contact_model: Any) -> bool:
     """Whether an adjoint that knows the velocity after a step finds the impulses from it (`complementarity.recall`)."""
-    solver = None if stepping is None else stepping.solver
+    solver = None if contact_model is None else contact_model.solver
     return isinstance(solver, ProjectedGaussSeidel) and solver.exact
 
 
-def solve(system: System, solver: Solver) -> Scalar:
+def solve(problem: ContactProblem, solver: Solver) -> Scalar:
     """Fill the impulses of the system, from those that it starts with; returns the residual."""
     error, exact = memory(1), True
     if isinstance(solver, InteriorPoint):
-        error[0] = solve_interior_point(system, solver)
+        error[0] = solve_interior_point(problem, solver)
     else:
-        error[0], exact = solve_gauss_seidel(system, solver), solver.exact
+        error[0], exact = solve_gauss_seidel(problem, solver), solver.exact
     if exact:
-        solve_by_pivoting(system, error, solver.tolerance)
-        polish(system, error, POLISH * solver.tolerance)
+        solve_by_pivoting(problem, error, solver.tolerance)
+        polish(problem, error, POLISH * solver.tolerance)
     return error[0]
 
 
-def polish(system: System, error: Any, tolerance: float) -> None:
+def polish(problem: ContactProblem, error: Any, tolerance: float) -> None:
     """What has barely converged has the modes of the solution, or nearly: linear solves make it exact."""
     for _ in when(any_lane(error[0] > tolerance)):
-        speed, trial, mode = (memory(system.constraints.nimpulse + TILE) for _ in range(3))
-        speeds_after(system, system.impulse, speed)
-        refine(system, system.impulse, speed, trial, mode, error, tolerance, SOLVES)
+        speed, trial, mode = (memory(problem.constraints.nimpulse + TILE) for _ in range(3))
+        speeds_after(problem, problem.impulse, speed)
+        refine(problem, problem.impulse, speed, trial, mode, error, tolerance, SOLVES)

@@ -9,7 +9,7 @@ from ...schema.layout import Kind
 from ..math import spatial as sp
 from ..math.spatial import BODY
 from .joints import Fixed
-from .world import World
+from .tree import Tree
 
 
 class Bodies(NamedTuple):
@@ -23,17 +23,17 @@ class Bodies(NamedTuple):
     moments: Any
 
 
-def body_moments(world: World) -> Bodies:
-    gathered, moments = world.over_links(BODY), world.over_links(BODY)
+def body_moments(tree: Tree) -> Bodies:
+    gathered, moments = tree.over_links(BODY), tree.over_links(BODY)
     gathered.put(0, (0.0,) * BODY)
-    for i in world.links():
-        link = world.link(i)
+    for i in tree.links():
+        link = tree.link(i)
         gathered.put(i + 1, sp.body_moments(link.mass, link.com, link.inertia))
-    for i in world.links(reverse=True):
+    for i in tree.links(reverse=True):
         moments.put(i + 1, gathered.get(i + 1, BODY))
-        for _ in when(world.kind(i) == Kind.FIXED):
-            R, p = Fixed.pose(world.link(i), ())
-            if not is_constant(world.parent(i), 0):  # the world takes up anything
-                gathered.accumulate(world.parent(i), sp.body_to_parent(R, p, gathered.get(i + 1, BODY)))
+        for _ in when(tree.kind(i) == Kind.FIXED):
+            R, p = Fixed.pose(tree.link(i), ())
+            if not is_constant(tree.parent(i), 0):  # the world takes up anything
+                gathered.accumulate(tree.parent(i), sp.body_to_parent(R, p, gathered.get(i + 1, BODY)))
             moments.put(i + 1, (0.0,) * BODY)
     return Bodies(gathered, moments)

@@ -16,30 +16,30 @@ from ..math.spatial import BODY, IDENTITY, INERTIA, ZERO3, ZERO6, Vec
 from .bodies import Bodies
 from .forces import generalised_forces
 from .kinematics import Frames, place_link, turn
-from .world import World
+from .tree import Tree
 
 
 class Motion:
     """Arrays over links: poses and velocities (`frames`), accelerations (α, a) and forces (n, f)."""
 
-    def __init__(self, world: World) -> None:
-        self.frames = Frames(world)
-        self.accelerations, self.forces = world.over_links(6), world.over_links(6)
-        self.fields = world.over_links(9)
+    def __init__(self, tree: Tree) -> None:
+        self.frames = Frames(tree)
+        self.accelerations, self.forces = tree.over_links(6), tree.over_links(6)
+        self.fields = tree.over_links(9)
         # Weight is felt as if the world accelerated upwards.
-        self.accelerations.put(0, (*ZERO3, *sp.neg(world.gravity())))
+        self.accelerations.put(0, (*ZERO3, *sp.neg(tree.gravity())))
         self.forces.put(0, ZERO6)
         self.fields.put(0, (0.0,) * 9)
 
 
-def bias_link(world: World, bodies: Bodies, motion: Motion, i: Any) -> None:
+def bias_link(tree: Tree, bodies: Bodies, motion: Motion, i: Any) -> None:
     """Acceleration (α, a) of link i when z = 0, and the force that takes, gravity included.
 
     a is the acceleration of the point at the link's origin: that of the parent's point there, the Coriolis term of the
     joint velocity u, and the joint's own.
     """
     frames = motion.frames
-    (R, p), parent = frames.pose(i), world.parent(i)
+    (R, p), parent = frames.pose(i), tree.parent(i)
     velocity = frames.joint_velocity.get(i, 6)
     w, u = velocity[:3], velocity[3:]
     above, carried = motion.accelerations.get(parent, 6), sp.unrotate(R, frames.angular_velocity.get(parent, 3))
@@ -52,12 +52,12 @@ def bias_link(world: World, bodies: Bodies, motion: Motion, i: Any) -> None:
     motion.forces.put(i + 1, sp.newton_euler(bodies.moments.get(i + 1, BODY), a, A))
 
 
-def unforced_motion(world: World, bodies: Bodies, q: Any, v: Any) -> Motion:
+def unforced_motion(tree: Tree, bodies: Bodies, q: Any, v: Any) -> Motion:
     """The outward sweep: how the links move when z = 0, and the forces they take."""
-    motion = Motion(world)
-    for i in world.links():
-        place_link(world, q, v, motion.frames, i)
-        bias_link(world, bodies, motion, i)
+    motion = Motion(tree)
+    for i in tree.links():
+        place_link(tree, q, v, motion.frames, i)
+        bias_link(tree, bodies, motion, i)
     return motion
 
 
@@ -67,77 +67,77 @@ def applied_force(com: Vec, W: Vec, wrench: Vec) -> Vec:
     return (*sp.unrotate(W, wrench[3:], sp.cross(com, f)), *f)
 
 
-def world_rotations(world: World, frames: Frames) -> Any:
+def world_rotations(tree: Tree, frames: Frames) -> Any:
     """The rotation of every link to world axes: an array over links."""
-    W = world.over_links(9)
+    W = tree.over_links(9)
     W.put(0, IDENTITY)
-    for i in world.links():
-        W.put(i + 1, sp.matmul(W.get(world.parent(i), 9), frames.R.get(i, 9)))
+    for i in tree.links():
+        W.put(i + 1, sp.matmul(W.get(tree.parent(i), 9), frames.R.get(i, 9)))
     return W
 
 
 class Factors:
     """U = I s and 1 / d, d = s · U + armature, of every coordinate of v (I: the articulated inertia of its link)."""
 
-    def __init__(self, world: World) -> None:
-        self.U, self.inverse = world.over_coordinates(6), workspace(world.nv)
+    def __init__(self, tree: Tree) -> None:
+        self.U, self.inverse = tree.over_coordinates(6), workspace(tree.nv)
 
 
-def factor(world: World, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
+def factor(tree: Tree, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
     """The inward sweep that eliminates the joints, and passes what is left of a link's inertia on to its parent.
 
     `damping_time` h adds h times the joint damping to the armature: it is then implicit, (M + h D) z = τ - D v - c.
     """
-    factors = Factors(world)
-    inertias = world.over_links(INERTIA)
+    factors = Factors(tree)
+    inertias = tree.over_links(INERTIA)
     inertias.put(0, (0.0,) * INERTIA)
-    for i in world.links():
+    for i in tree.links():
         inertias.put(i + 1, sp.articulated(bodies.moments.get(i + 1, BODY)))
-    for i in world.links(reverse=True):
-        link, b = world.link(i), world.velocity(i)
+    for i in tree.links(reverse=True):
+        link, b = tree.link(i), tree.v_start(i)
         extra = link.armature + damping_time * link.damping
-        for k in loop(world.dofs(i)):
+        for k in loop(tree.dofs(i)):
             I, s = inertias.get(i + 1, INERTIA), frames.S.get(b + k, 6)
             U = sp.inertia_mul(I, s)
             inverse = 1.0 / (sp.dot(s, U) + extra)
             factors.U.put(b + k, U)
             factors.inverse[b + k] = inverse
             inertias.put(i + 1, sp.rank_one_update(I, sp.scale(inverse, U), U))
-        if not is_constant(world.parent(i), 0):  # the world takes up anything
+        if not is_constant(tree.parent(i), 0):  # the world takes up anything
             R, p = frames.pose(i)
-            inertias.accumulate(world.parent(i), sp.inertia_to_parent(R, p, inertias.get(i + 1, INERTIA)))
+            inertias.accumulate(tree.parent(i), sp.inertia_to_parent(R, p, inertias.get(i + 1, INERTIA)))
     return factors
 
 
-def reduce(world: World, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> None:
+def reduce(tree: Tree, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> None:
     """The inward half of z = M⁻¹ (τ - Sᵀ forces): what is left of τ and the forces at every joint, divided by d.
 
     `forces` (over links, or None) are overwritten. τ and z are turned into the links' axes (`joints`).
     """
     if forces is None:
-        forces = world.over_links(6)
+        forces = tree.over_links(6)
         forces.put(0, ZERO6)
-        for i in world.links():
+        for i in tree.links():
             forces.put(i + 1, ZERO6)
-    for i in world.links(reverse=True):
-        b = world.velocity(i)
-        for k in loop(world.dofs(i)):
+    for i in tree.links(reverse=True):
+        b = tree.v_start(i)
+        for k in loop(tree.dofs(i)):
             force = forces.get(i + 1, 6)
             u = (tau[b + k] - sp.dot(frames.S.get(b + k, 6), force)) * factors.inverse[b + k]
             z[b + k] = u
             forces.put(i + 1, tuple(f + u * x for f, x in zip(force, factors.U.get(b + k, 6), strict=True)))
-        if not is_constant(world.parent(i), 0):
-            forces.accumulate(world.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
+        if not is_constant(tree.parent(i), 0):
+            forces.accumulate(tree.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
 
 
-def expand(world: World, frames: Frames, factors: Factors, z: Any) -> Any:
+def expand(tree: Tree, frames: Frames, factors: Factors, z: Any) -> Any:
     """The outward half: z in place, and the accelerations of the links that it causes (an array over links)."""
-    accelerations = world.over_links(6)
+    accelerations = tree.over_links(6)
     accelerations.put(0, ZERO6)
-    for i in world.links():
-        b = world.velocity(i)
-        accelerations.put(i + 1, sp.motion_to_child(*frames.pose(i), accelerations.get(world.parent(i), 6)))
-        for k in loop(world.dofs(i), reverse=True):
+    for i in tree.links():
+        b = tree.v_start(i)
+        accelerations.put(i + 1, sp.motion_to_child(*frames.pose(i), accelerations.get(tree.parent(i), 6)))
+        for k in loop(tree.dofs(i), reverse=True):
             a = accelerations.get(i + 1, 6)
             x = z[b + k] - factors.inverse[b + k] * sp.dot(factors.U.get(b + k, 6), a)
             z[b + k] = x
@@ -158,7 +158,7 @@ class Dynamics:
 
 
 def forward_dynamics(
-    world: World, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
+    tree: Tree, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
     factors: Factors | None = None,
 ) -> Dynamics:  # fmt: skip
     """v̇ of (M + h D) v̇ = τ(q, v, u) - D v - c(q, v) + Σ Jᵀ wrench, with all that led to it.
@@ -166,23 +166,23 @@ def forward_dynamics(
     `wrenches` over links, or None. `factors` of the same q may be given.
     """
     result = Dynamics()
-    motion = unforced_motion(world, bodies, q, v)
+    motion = unforced_motion(tree, bodies, q, v)
     frames = result.frames = motion.frames
     result.accelerations = motion.accelerations
-    tau, z, result.vdot = workspace(world.nv), workspace(world.nv), workspace(world.nv)
-    result.clipped = generalised_forces(world, q, v, v_damped, controls, tau)
-    turn(world, q, tau, tau)
+    tau, z, result.vdot = workspace(tree.nv), workspace(tree.nv), workspace(tree.nv)
+    result.clipped = generalised_forces(tree, q, v, v_damped, controls, tau)
+    turn(tree, q, tau, tau)
     if wrenches is not None:
-        result.rotations = world_rotations(world, frames)
-        for i in world.links():
-            applied = applied_force(world.link(i).com, result.rotations.get(i + 1, 9), wrenches.get(i, 6))
+        result.rotations = world_rotations(tree, frames)
+        for i in tree.links():
+            applied = applied_force(tree.link(i).com, result.rotations.get(i + 1, 9), wrenches.get(i, 6))
             motion.forces.accumulate(i + 1, sp.neg(applied))
-    result.factors = factors or factor(world, bodies, frames, damping_time)
-    reduce(world, frames, result.factors, tau, z, motion.forces)
-    result.reduced = workspace(world.nv)
-    copy(world.nv, z, result.reduced)
-    caused = expand(world, frames, result.factors, z)
-    for i in world.links():
+    result.factors = factors or factor(tree, bodies, frames, damping_time)
+    reduce(tree, frames, result.factors, tau, z, motion.forces)
+    result.reduced = workspace(tree.nv)
+    copy(tree.nv, z, result.reduced)
+    caused = expand(tree, frames, result.factors, z)
+    for i in tree.links():
         result.accelerations.accumulate(i + 1, caused.get(i + 1, 6))
-    turn(world, q, z, result.vdot, back=True)
+    turn(tree, q, z, result.vdot, back=True)
     return result

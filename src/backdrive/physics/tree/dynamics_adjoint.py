@@ -29,11 +29,11 @@ from .dynamics import Dynamics, applied_force, expand, reduce
 from .forces import motor_force, passive_force
 from .joints import JOINTS, Fixed, Joint
 from .kinematics import turn
-from .world import Link, World, accumulate_link
+from .tree import Link, Tree, accumulate_link
 
 
 @dataclass
-class Bars:
+class Cotangents:
     """Gradients with respect to q, v, controls, wrenches (over links), constants and v̇; None where nobody asks.
 
     `moments`: with respect to the moments of mass (m, h, Σ), over links: `bodies_adjoint` turns it into constants in
@@ -74,14 +74,14 @@ STATE = (3, 3, 3, 6)  # ω, α, a and N of a link
 
 
 def power_adjoint(
-    world: World, bodies: Bodies, q: Any, v: Any, vdot: Any, dynamics: Dynamics, virtual: Any, N: Any, wrenches: Any,
-    sign: float, bars: Bars, acting: Scalar = 1.0,
+    tree: Tree, bodies: Bodies, q: Any, v: Any, vdot: Any, dynamics: Dynamics, virtual: Any, N: Any, wrenches: Any,
+    sign: float, bars: Cotangents, acting: Scalar = 1.0,
 ) -> None:  # fmt: skip
     """Add `sign` times the gradient of φ = λ · (M v̇ + c - Jᵀ wrenches), for fixed v̇ and λ (`virtual`), to the bars.
 
     `N`: the motions of the links that λ causes (over links). `acting`: what part of gravity and wrenches acts.
     """
-    n, frames, size = world.nlink, dynamics.frames, sum(STATE)
+    n, frames, size = tree.nlink, dynamics.frames, sum(STATE)
     state_bar = workspace((n + 1) * size)
     zero((n + 1) * size, state_bar)
     turn_bar = None
@@ -95,9 +95,9 @@ def power_adjoint(
 
     def joint_part(joint: type[Joint], i: Any, seeds: Vec) -> None:
         """From the gradient with respect to the joint's motion to q, v and the joint's constants."""
-        a, b, nq, nv = world.position(i), world.velocity(i), joint.nq, joint.nv
+        a, b, nq, nv = tree.q_start(i), tree.v_start(i), joint.nq, joint.nv
         lam = virtual.at(b).get(0, nv)
-        parts = (world.link_record(i), q.at(a).get(0, nq), v.at(b).get(0, nv), vdot.at(b).get(0, nv))
+        parts = (tree.link_record(i), q.at(a).get(0, nq), v.at(b).get(0, nv), vdot.at(b).get(0, nv))
 
         def motion(*x: Scalar) -> list[Scalar]:
             record, qi, vi, vdoti = split(x, layout.LINK, nq, nv, nv)
@@ -119,8 +119,8 @@ def power_adjoint(
     def inherit(*x: Scalar) -> list[Scalar]:
         return [y for part in passed_on(*split(x, *STATE, 9, 3, 6)) for y in part]
 
-    for i in world.links(reverse=True):
-        parent, (R, p) = world.parent(i), frames.pose(i)
+    for i in tree.links(reverse=True):
+        parent, (R, p) = tree.parent(i), frames.pose(i)
         _, gradient = vjp(power, (*bodies.moments.get(i + 1, BODY), *state(i + 1)), [sign])
         body_bar, own_bar = split(gradient, BODY, size)
         bar = sp.add(state_bar.get(i + 1, size), own_bar)
@@ -128,28 +128,28 @@ def power_adjoint(
             accumulate(bars.moments.at((i + 1) * BODY), body_bar)
         R_bar: Vec = (0.0,) * 9
         if wrenches is not None:
-            N_bar, R_bar = _wrench_adjoint(world, dynamics, wrenches, N, turn_bar, i, sign * acting, bars)
+            N_bar, R_bar = _wrench_adjoint(tree, dynamics, wrenches, N, turn_bar, i, sign * acting, bars)
             bar = (*bar[:9], *sp.add(bar[9:], N_bar))
         _, gradient = vjp(inherit, (*state(parent), *R, *p, *frames.joint_velocity.get(i, 6)), bar)
         inherited_bar, pose_bar, p_bar, velocity_bar = split(gradient, size, 9, 3, 6)
         accumulate(state_bar.at(parent * size), inherited_bar)
         acceleration_bar, virtual_bar = bar[3:9], bar[9:]
         seeds = (*sp.add(R_bar, pose_bar), *p_bar, *velocity_bar, *acceleration_bar, *virtual_bar)
-        switch(world.kind(i), [partial(joint_part, joint) for joint in JOINTS], i, seeds)
+        switch(tree.kind(i), [partial(joint_part, joint) for joint in JOINTS], i, seeds)
     if bars.constants is not None:  # the world's acceleration is -g
-        g = bars.constants.at(layout.gravity_start(world.nlink, world.nq, world.nu))
+        g = bars.constants.at(layout.gravity_start(tree.nlink, tree.nq, tree.nu))
         accumulate(g, sp.scale(-acting, state_bar.get(0, size)[6:9]))
 
 
 def _wrench_adjoint(
-    world: World, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: Scalar, bars: Bars
+    tree: Tree, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: Scalar, bars: Cotangents
 ) -> tuple[Vec, Vec]:
     """The part of the wrench on link i in the power, -N · wrench: gradients with respect to N and the rotation R.
 
     The link's rotation to world axes is W = Wₚ R; the gradients with respect to W gather in `turn_bar`.
     """
-    parent, rotations = world.parent(i), dynamics.rotations
-    parts = (world.link(i).com, rotations.get(i + 1, 9), wrenches.get(i, 6), N.get(i + 1, 6))
+    parent, rotations = tree.parent(i), dynamics.rotations
+    parts = (tree.link(i).com, rotations.get(i + 1, 9), wrenches.get(i, 6), N.get(i + 1, 6))
 
     def power(*x: Scalar) -> list[Scalar]:
         com, W, wrench, motion = split(x, 3, 9, 6, 6)
@@ -174,19 +174,19 @@ def _wrench_adjoint(
 
 
 def forces_adjoint(
-    world: World, q: Any, v: Any, v_damped: Any, controls: Any, virtual: Any, damped_bar: Any, bars: Bars
+    tree: Tree, q: Any, v: Any, v_damped: Any, controls: Any, virtual: Any, damped_bar: Any, bars: Cotangents
 ) -> None:
     """Add the gradient of λ · τ(q, v, u) to the bars, and that with respect to the damped velocity to `damped_bar`."""
 
     def passive(joint: type[Joint], i: Any) -> None:
-        a, b, nq = world.position(i), world.velocity(i), joint.nq
-        rest = world.reference().at(a)
+        a, b, nq = tree.q_start(i), tree.v_start(i), joint.nq
+        rest = tree.reference().at(a)
 
         def force(*x: Scalar) -> Vec:
             record, qi, resti, vi = split(x, *sizes)
             return passive_force(joint, Link.of(record), qi, resti, vi)
 
-        parts = (world.link_record(i), q.at(a).get(0, nq), rest.get(0, nq), v_damped.at(b).get(0, joint.nv))
+        parts = (tree.link_record(i), q.at(a).get(0, nq), rest.get(0, nq), v_damped.at(b).get(0, joint.nv))
         sizes = [len(part) for part in parts]
         _, gradient = vjp(force, sum(parts, ()), virtual.at(b).get(0, joint.nv))
         _, q_bar, rest_bar, v_bar = split(gradient, *sizes)
@@ -194,13 +194,13 @@ def forces_adjoint(
         accumulate(damped_bar.at(b), v_bar)
         if bars.constants is not None:
             accumulate_link(bars.constants, i, gradient)
-            accumulate(bars.constants.at(layout.reference_start(world.nlink)).at(a), rest_bar)
+            accumulate(bars.constants.at(layout.reference_start(tree.nlink)).at(a), rest_bar)
 
-    for i in world.links():
-        switch(world.kind(i), [partial(passive, joint) for joint in JOINTS], i)
-    for m in loop(world.nu):
-        a, b = world.motor_position(m), world.motor_velocity(m)
-        inputs = (*world.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
+    for i in tree.links():
+        switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
+    for m in loop(tree.nu):
+        a, b = tree.motor_q_start(m), tree.motor_v_start(m)
+        inputs = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
         _, gradient = vjp(lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], inputs, [virtual[b]])
         *record_bar, q_bar, v_bar, control_bar = gradient
         accumulate(bars.q.at(a), (q_bar,))
@@ -208,7 +208,7 @@ def forces_adjoint(
         if bars.controls is not None:
             accumulate(bars.controls.at(m), (control_bar,))
         if bars.constants is not None:
-            start = layout.motor_start(world.nlink, world.nq)
+            start = layout.motor_start(tree.nlink, tree.nq)
             accumulate(bars.constants.at(start).at(m * layout.MOTOR), tuple(record_bar))
 
 
@@ -216,8 +216,8 @@ def forces_adjoint(
 
 
 def dynamics_adjoint(
-    world: World, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
-    dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Bars, constraints: ConstraintAdjoint | None = None,
+    tree: Tree, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
+    dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Cotangents, constraints: ConstraintAdjoint | None = None,
     acting: Scalar = 1.0,
 ) -> Any:  # fmt: skip
     """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs.
@@ -225,50 +225,50 @@ def dynamics_adjoint(
     With `constraints`, v̇ and the accelerations in `dynamics` are those that they allowed, and so is the gradient.
     `acting`: 0 in an impact, where no forces act. Returns λ.
     """
-    w, virtual = workspace(world.nv), workspace(world.nv)
-    lam = workspace(world.nv) if constraints is None else memory(world.nv)
-    turn(world, q, vdot_bar, w)
-    reduce(world, dynamics.frames, dynamics.factors, w, lam)
+    w, virtual = workspace(tree.nv), workspace(tree.nv)
+    lam = workspace(tree.nv) if constraints is None else memory(tree.nv)
+    turn(tree, q, vdot_bar, w)
+    reduce(tree, dynamics.frames, dynamics.factors, w, lam)
     if constraints is not None:
         constraints.take_up(lam)
-    N = expand(world, dynamics.frames, dynamics.factors, lam)
-    turn(world, q, lam, virtual, back=True)
-    power_adjoint(world, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars, acting)
+    N = expand(tree, dynamics.frames, dynamics.factors, lam)
+    turn(tree, q, lam, virtual, back=True)
+    power_adjoint(tree, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars, acting)
     pushed = virtual
     if not is_constant(acting, 1.0):
-        pushed = workspace(world.nv)
-        for k in loop(world.nv):
+        pushed = workspace(tree.nv)
+        for k in loop(tree.nv):
             pushed[k] = acting * virtual[k]
-    forces_adjoint(world, q, v, v_damped, controls, pushed, damped_bar, bars)
-    joint_inertia_adjoint(world, virtual, dynamics.vdot, damping_time, bars)
+    forces_adjoint(tree, q, v, v_damped, controls, pushed, damped_bar, bars)
+    joint_inertia_adjoint(tree, virtual, dynamics.vdot, damping_time, bars)
     if constraints is not None:
         constraints.add_rows(q, v_damped, virtual, bars.q, damped_bar, bars.constants)
     return virtual
 
 
-def joint_inertia_adjoint(world: World, virtual: Any, vdot: Any, damping_time: Scalar, bars: Bars) -> None:
+def joint_inertia_adjoint(tree: Tree, virtual: Any, vdot: Any, damping_time: Scalar, bars: Cotangents) -> None:
     """Subtract the gradient of λ · (armature + h damping) v̇ from the bars."""
     if bars.constants is None:
         return
-    for i in world.links():
-        b, record = world.velocity(i), bars.constants.at(i * layout.LINK)
-        for k in loop(world.dofs(i)):
+    for i in tree.links():
+        b, record = tree.v_start(i), bars.constants.at(i * layout.LINK)
+        for k in loop(tree.dofs(i)):
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
 
 
-def bodies_adjoint(world: World, bodies: Bodies, moments_bar: Any, constants_bar: Any) -> None:
+def bodies_adjoint(tree: Tree, bodies: Bodies, moments_bar: Any, constants_bar: Any) -> None:
     """From the gradient with respect to the moments of mass to that of mass, center of mass and inertia.
 
     The reverse of `body_moments`: parents first, so that what is fixed to them takes its share.
     """
-    for i in world.links():
-        record = world.link_record(i)
-        for _ in when(world.kind(i) == Kind.FIXED):
+    for i in tree.links():
+        record = tree.link_record(i)
+        for _ in when(tree.kind(i) == Kind.FIXED):
             R, p = Fixed.pose(Link.of(record), ())
             inputs = (*p, *bodies.gathered.get(i + 1, BODY))
-            seeds = moments_bar.get(world.parent(i), BODY)
+            seeds = moments_bar.get(tree.parent(i), BODY)
             _, gradient = vjp(lambda *x, R=R: sp.body_to_parent(R, x[:3], x[3:]), inputs, seeds)
             accumulate(constants_bar.at(i * layout.LINK + layout.OFFSET), tuple(gradient[:3]))
             moments_bar.put(i + 1, tuple(gradient[3:]))

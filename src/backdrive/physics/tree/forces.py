@@ -9,7 +9,7 @@ from ...ir import Scalar, clip, loop, select, switch, workspace
 from ...schema import layout
 from ..math.spatial import Vec
 from .joints import JOINTS, Joint
-from .world import Link, World
+from .tree import Link, Tree
 
 
 def passive_force(joint: type[Joint], link: Link, q: Vec, rest: Vec, v: Vec) -> Vec:
@@ -29,25 +29,25 @@ def motor_force(record: Vec, q: Scalar, v: Scalar, control: Scalar) -> tuple[Sca
     return gear * force, select(limited, 1.0, 0.0)
 
 
-def generalised_forces(world: World, q: Any, v: Any, v_damped: Any, controls: Any, tau: Any) -> Scalar:
+def generalised_forces(tree: Tree, q: Any, v: Any, v_damped: Any, controls: Any, tau: Any) -> Scalar:
     """Fill tau [nv] with the forces of all joints and motors; returns how many motors are at a limit.
 
     `v_damped`: the velocity that joint damping sees; the rest of its implicit treatment is in the mass matrix.
     """
 
     def passive(joint: type[Joint], i: Any) -> None:
-        a, b = world.position(i), world.velocity(i)
-        rest = world.reference().at(a).get(0, joint.nq)
-        force = passive_force(joint, world.link(i), q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
+        a, b = tree.q_start(i), tree.v_start(i)
+        rest = tree.reference().at(a).get(0, joint.nq)
+        force = passive_force(joint, tree.link(i), q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
         tau.at(b).put(0, force)
 
-    for i in world.links():
-        switch(world.kind(i), [partial(passive, joint) for joint in JOINTS], i)
+    for i in tree.links():
+        switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
     clipped = workspace(1)
     clipped[0] = 0.0
-    for m in loop(world.nu):
-        a, b = world.motor_position(m), world.motor_velocity(m)
-        force, limited = motor_force(world.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
+    for m in loop(tree.nu):
+        a, b = tree.motor_q_start(m), tree.motor_v_start(m)
+        force, limited = motor_force(tree.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
         tau[b] = tau[b] + force
         clipped[0] = clipped[0] + limited
     return clipped[0]

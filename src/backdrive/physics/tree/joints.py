@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from ..math import spatial as sp
 from ..math.spatial import UNIT, ZERO3, ZERO6, Vec
-from .world import Link
+from .tree import Link
 
 
 class Motion(NamedTuple):

@@ -11,7 +11,7 @@ from ..math import spatial as sp
 from ..math.arrays import accumulate, copy, gradient_memory, split, zero
 from ..math.spatial import Vec
 from .joints import JOINTS, Joint
-from .world import Link, Some, World, accumulate_link
+from .tree import Link, LinkSubset, Tree, accumulate_link
 
 PLACE = (9, 3)  # rotation to world axes, position of the origin
 TWIST = (3, 3)  # angular velocity, velocity of the origin, both in world axes
@@ -42,37 +42,37 @@ def pose_size(velocities: int) -> int:
     return sum(PLACE) + velocities * sum(TWIST)
 
 
-def link_poses(world: World, q: Any, *velocities: Any, indexed: bool = False, some: Some | None = None) -> Any:
+def link_poses(tree: Tree, q: Any, *velocities: Any, indexed: bool = False, some: LinkSubset | None = None) -> Any:
     """The poses of all links, or of some: an array over links; `indexed`: one that rolled loops can read, also if links
     are not."""
     size = pose_size(len(velocities))
-    poses = (memory if indexed else workspace)((world.nlink + 1) * size)
+    poses = (memory if indexed else workspace)((tree.nlink + 1) * size)
     poses.put(0, pose_of(poses, 0, size))
-    for i in world.links_among(some):
-        pose = link_pose(pose_of(poses, world.parent(i), size), motion_of(world, q, velocities, i))
+    for i in tree.links_among(some):
+        pose = link_pose(pose_of(poses, tree.parent(i), size), motion_of(tree, q, velocities, i))
         poses.put(i + 1, pose)
     return poses
 
 
-def motion_of(world: World, q: Any, velocities: Sequence[Any], i: Any) -> Vec:
+def motion_of(tree: Tree, q: Any, velocities: Sequence[Any], i: Any) -> Vec:
     """`joint_motion` of link i, whatever its joint."""
     size = pose_size(len(velocities))
     result = workspace(size)
 
     def put(joint: type[Joint]) -> None:
-        qi, vi = joint_coordinates(world, joint, q, velocities, i)
-        result.put(0, joint_motion(joint, world.link(i), qi, *vi))
+        qi, vi = joint_coordinates(tree, joint, q, velocities, i)
+        result.put(0, joint_motion(joint, tree.link(i), qi, *vi))
 
-    switch(world.kind(i), [partial(put, joint) for joint in JOINTS])
+    switch(tree.kind(i), [partial(put, joint) for joint in JOINTS])
     return result.get(0, size)
 
 
 def joint_coordinates(
-    world: World, joint: type[Joint], q: Any, velocities: Sequence[Any], i: Any
+    tree: Tree, joint: type[Joint], q: Any, velocities: Sequence[Any], i: Any
 ) -> tuple[Vec, list[Vec]]:
     """Of link i, in q and in every velocity."""
-    b = world.velocity(i)
-    return q.at(world.position(i)).get(0, joint.nq), [v.at(b).get(0, joint.nv) for v in velocities]
+    b = tree.v_start(i)
+    return q.at(tree.q_start(i)).get(0, joint.nq), [v.at(b).get(0, joint.nv) for v in velocities]
 
 
 def pose_of(poses: Any, record: Any, size: int, dim: int = 3) -> Vec:
@@ -90,16 +90,16 @@ def pose_of(poses: Any, record: Any, size: int, dim: int = 3) -> Vec:
 
 
 def link_poses_adjoint(
-    world: World, poses: Any, bars: Any, q: Any, velocities: Sequence[Any], q_bar: Any, velocity_bars: Sequence[Any],
+    tree: Tree, poses: Any, bars: Any, q: Any, velocities: Sequence[Any], q_bar: Any, velocity_bars: Sequence[Any],
     constants_bar: Any,
 ) -> None:  # fmt: skip
     """Add the gradient of bars · poses; `bars` (over links) are overwritten; a velocity bar may be None."""
     size = pose_size(len(velocities))
 
     def back(joint: type[Joint], i: Any, motion_bar: Vec) -> None:
-        a, b = world.position(i), world.velocity(i)
-        qi, vi = joint_coordinates(world, joint, q, velocities, i)
-        parts = (world.link_record(i), qi, *vi)
+        a, b = tree.q_start(i), tree.v_start(i)
+        qi, vi = joint_coordinates(tree, joint, q, velocities, i)
+        parts = (tree.link_record(i), qi, *vi)
         sizes = [len(part) for part in parts]
 
         def motion(*x: Scalar) -> Vec:
@@ -115,40 +115,40 @@ def link_poses_adjoint(
         if constants_bar is not None:
             accumulate_link(constants_bar, i, gradient)
 
-    for i in world.links(reverse=True):
+    for i in tree.links(reverse=True):
         # What all joints share is differentiated once, what each does for itself.
-        parent, motion = world.parent(i), motion_of(world, q, velocities, i)
+        parent, motion = tree.parent(i), motion_of(tree, q, velocities, i)
         inputs = (*pose_of(poses, parent, size), *motion)
         _, gradient = vjp(lambda *x: link_pose(x[:size], x[size:]), inputs, bars.get(i + 1, size))
         above_bar, motion_bar = split(gradient, size, size)
         accumulate(bars.at(parent * size), above_bar)
-        switch(world.kind(i), [partial(back, joint) for joint in JOINTS], i, motion_bar)
+        switch(tree.kind(i), [partial(back, joint) for joint in JOINTS], i, motion_bar)
 
 
-def poses(world: World, q: Any, v: Any, out: Any, times: Any) -> None:
+def poses(tree: Tree, q: Any, v: Any, out: Any, times: Any) -> None:
     """Kernel: POSE numbers for every link, at every time."""
     for t in loop(times):
-        result = link_poses(world, q.row(t), v.row(t))
-        copy(world.nlink * sum(POSE), result.at(sum(POSE)), out.row(t))
+        result = link_poses(tree, q.row(t), v.row(t))
+        copy(tree.nlink * sum(POSE), result.at(sum(POSE)), out.row(t))
 
 
 def poses_adjoint(
-    world: World, q: Any, v: Any, out_bar: Any, q_bar: Any, v_bar: Any, constants_bar: Any, times: Any
+    tree: Tree, q: Any, v: Any, out_bar: Any, q_bar: Any, v_bar: Any, constants_bar: Any, times: Any
 ) -> None:
     """Kernel: the gradient of out_bar · poses."""
     total, size = None, sum(POSE)
     if constants_bar is not None:
-        total = gradient_memory(constants_bar, world.nconst)
-        zero(world.nconst, total)
+        total = gradient_memory(constants_bar, tree.nconst)
+        zero(tree.nconst, total)
     for t in loop(times):
-        bars, q_total, v_total = workspace((world.nlink + 1) * size), workspace(world.nq), workspace(world.nv)
+        bars, q_total, v_total = workspace((tree.nlink + 1) * size), workspace(tree.nq), workspace(tree.nv)
         zero(size, bars)
-        copy(world.nlink * size, out_bar.row(t), bars.at(size))
-        zero(world.nq, q_total)
-        zero(world.nv, v_total)
+        copy(tree.nlink * size, out_bar.row(t), bars.at(size))
+        zero(tree.nq, q_total)
+        zero(tree.nv, v_total)
         qt, vt = q.row(t), v.row(t)
-        link_poses_adjoint(world, link_poses(world, qt, vt), bars, qt, [vt], q_total, [v_total], total)
-        copy(world.nq, q_total, q_bar.row(t))
-        copy(world.nv, v_total, v_bar.row(t))
+        link_poses_adjoint(tree, link_poses(tree, qt, vt), bars, qt, [vt], q_total, [v_total], total)
+        copy(tree.nq, q_total, q_bar.row(t))
+        copy(tree.nv, v_total, v_bar.row(t))
     if constants_bar is not None:
-        copy(world.nconst, total, constants_bar)
+        copy(tree.nconst, total, constants_bar)

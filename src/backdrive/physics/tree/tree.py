@@ -54,7 +54,7 @@ class Link(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Alike:
+class Homogeneous:
     """What the links of a model have in common, if each is a tree of its own and all have the same kind of joint.
 
     numbers: those of their records that are 0 in all, or 1 in rotations and axes, (place, number).
@@ -64,7 +64,7 @@ class Alike:
     numbers: tuple[tuple[int, float], ...]
 
     @classmethod
-    def links_of(cls, model: Any, varying: np.ndarray) -> Alike | None:
+    def links_of(cls, model: Any, varying: np.ndarray) -> Homogeneous | None:
         """varying [nconst]: which constants are given at run time, and not known."""
         kinds = set(model.kind.tolist())
         if model.nlink < MANY or len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
@@ -77,14 +77,14 @@ class Alike:
         return cls(kinds.pop(), tuple((k, float(values[0, k])) for k in np.flatnonzero(same).tolist()))
 
 
-class Some(NamedTuple):
+class LinkSubset(NamedTuple):
     """Some of the links of a world: a list of their numbers (uniform integers), and how many."""
 
     links: Any
     count: Any
 
 
-class World:
+class Tree:
     """Sizes (ints or traced), the topology table, the vector of constants, and what constrains the motion.
 
     Arrays over links have a first record for the world itself: link i stands at i + 1, so a parent of -1 is no case.
@@ -92,28 +92,28 @@ class World:
 
     def __init__(
         self, nlink: Any, nq: Any, nv: Any, nu: Any, nconst: Any, topology: Any, constants: Any,
-        constraints: Any = None, alike: Alike | None = None,
+        constraints: Any = None, homogeneous: Homogeneous | None = None,
     ) -> None:  # fmt: skip
         self.nlink, self.nq, self.nv, self.nu, self.nconst = nlink, nq, nv, nu, nconst
         self.topology, self.constants = topology, constants
         self.constraints = constraints  # `constraints.Constraints`, or None: nothing touches, nothing is limited
-        self.alike = alike  # what is known of all links, if they are not known one by one
+        self.homogeneous = homogeneous  # what is known of all links, if they are not known one by one
 
     def over_links(self, width: int, first: int = 1) -> Any:
         """An uninitialised array of records for all links; first: of link 0, after that of the world."""
         count = (self.nlink + first) * width
-        return workspace(count) if self.alike is None else records(count)
+        return workspace(count) if self.homogeneous is None else records(count)
 
     def over_coordinates(self, width: int) -> Any:
         """An uninitialised array of records for all coordinates of v."""
         count = self.nv * width
-        return workspace(count) if self.alike is None else records(count, layout.NV[self.alike.kind])
+        return workspace(count) if self.homogeneous is None else records(count, layout.NV[self.homogeneous.kind])
 
     def links(self, reverse: bool = False) -> Iterator[Any]:
         """All links, parents before their children; or the reverse."""
         return loop(self.nlink, reverse=reverse)
 
-    def links_among(self, some: Some | None) -> Iterator[Any]:
+    def links_among(self, some: LinkSubset | None) -> Iterator[Any]:
         """All links, or some of them."""
         if some is None:
             yield from self.links()
@@ -126,35 +126,35 @@ class World:
 
     def parent(self, i: Any) -> Any:
         """The record of link i's parent in arrays over links (0: the world)."""
-        return self._lookup("parent", i) + 1 if self.alike is None else 0
+        return self._lookup("parent", i) + 1 if self.homogeneous is None else 0
 
     def kind(self, i: Any) -> Any:
-        return self._lookup("kind", i) if self.alike is None else self.alike.kind
+        return self._lookup("kind", i) if self.homogeneous is None else self.homogeneous.kind
 
-    def position(self, i: Any) -> Any:
+    def q_start(self, i: Any) -> Any:
         """Where link i's coordinates start in q."""
-        return self._lookup("position", i) if self.alike is None else layout.NQ[self.alike.kind] * i
+        return self._lookup("position", i) if self.homogeneous is None else layout.NQ[self.homogeneous.kind] * i
 
-    def velocity(self, i: Any) -> Any:
+    def v_start(self, i: Any) -> Any:
         """Where link i's coordinates start in v."""
-        return self._lookup("velocity", i) if self.alike is None else layout.NV[self.alike.kind] * i
+        return self._lookup("velocity", i) if self.homogeneous is None else layout.NV[self.homogeneous.kind] * i
 
     def dofs(self, i: Any) -> Any:
-        return self._lookup("dofs", i) if self.alike is None else layout.NV[self.alike.kind]
+        return self._lookup("dofs", i) if self.homogeneous is None else layout.NV[self.homogeneous.kind]
 
     def root(self, i: Any) -> Any:
         """The record of the link that link i's tree starts with."""
-        return self._lookup("root", i) + 1 if self.alike is None else i + 1
+        return self._lookup("root", i) + 1 if self.homogeneous is None else i + 1
 
-    def motor_position(self, m: Any) -> Any:
+    def motor_q_start(self, m: Any) -> Any:
         return self.topology[self.nlink * len(TOPOLOGY) + m]
 
-    def motor_velocity(self, m: Any) -> Any:
+    def motor_v_start(self, m: Any) -> Any:
         return self.topology[self.nlink * len(TOPOLOGY) + self.nu + m]
 
     def link_record(self, i: Any) -> Vec:
         record = list(self.constants.get(i, layout.LINK))
-        for place, number in () if self.alike is None else self.alike.numbers:
+        for place, number in () if self.homogeneous is None else self.homogeneous.numbers:
             record[place] = number
         return tuple(record)
 
