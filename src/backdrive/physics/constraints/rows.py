@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from typing import Any, NamedTuple
 
-from ...ir import Scalar, maximum, minimum, select, sqrt, traced
+from ...ir import Index, Scalar, maximum, minimum, select, sqrt, traced
 from ...schema import layout
 from ...schema.layout import EqualityKind, Kind
 from ..geometry.bounds import BOUND
@@ -231,6 +231,11 @@ def joint_row(kind: Any, record: Vec, place: Vec) -> Row:
     axis = sp.rotate(place[:9], Link.of(record).axis)
     hinge = 1.0 if not traced(kind) and kind == Kind.HINGE else select(kind == Kind.HINGE, 1.0, 0.0)
     return Row(place[9:12], sp.scale(hinge, axis), sp.scale(1.0 - hinge, axis))
+
+
+def is_angular(kind: Index) -> Index:
+    """1 for a hinge, whose coordinate is an angle, and 0 for a slider: no other joints have limits or friction."""
+    return int(Kind.SLIDER) - kind
 
 
 def equality_row(kind: EqualityKind, record: Vec, a: Vec, b: Vec) -> tuple[Row, Scalar]:

@@ -46,6 +46,11 @@ def gradient_memory(constants_bar: Any, size: Any) -> Any:
     return Masked(total, constants_bar.wanted) if isinstance(constants_bar, Masked) else total
 
 
+def all_elements(array: Any) -> Any:
+    """The whole array, which rolled loops can write, of one of which only some elements are wanted; or None."""
+    return array.array if isinstance(array, Masked) else array
+
+
 def accumulate(array: Any, values: Sequence[Scalar]) -> None:
     """array[k] += values[k], where that is not zero for certain."""
     for k, x in enumerate(values):
