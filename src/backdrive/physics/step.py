@@ -14,8 +14,8 @@ from .impacts.time_of_impact import advance, first_impact
 from .integrators.integrate import Integrator, Midpoint, move
 from .math.arrays import axpy, copy, zero
 from .math.spatial import Vec
-from .tree.bodies import Bodies
 from .tree.dynamics import Dynamics, forward_dynamics
+from .tree.inputs import DynamicsInputs
 from .tree.poses import link_poses, pose_size
 from .tree.tree import Tree
 
@@ -51,28 +51,29 @@ class Substep:
 
 
 def midpoint_stages(
-    tree: Tree, bodies: Bodies, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar
+    tree: Tree, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar
 ) -> tuple[Any, Any, Dynamics, Dynamics]:
     """(qₘ, vₘ) and the dynamics at (qₘ, v) and (qₘ, vₘ); see `integrate`."""
     q_mid, v_mid = workspace(tree.nq), workspace(tree.nv)
     move(tree, q, v, 0.5 * h, q_mid)
-    first = forward_dynamics(tree, bodies, q_mid, v, v, controls, wrenches, 0.5 * h)
+    first = forward_dynamics(tree, DynamicsInputs(q_mid, v, v, controls, wrenches, 0.5 * h))
     axpy(tree.nv, 0.5 * h, first.vdot, v, v_mid)
-    second = forward_dynamics(tree, bodies, q_mid, v_mid, v, controls, wrenches, 0.5 * h, first.factors)
+    middle = DynamicsInputs(q_mid, v_mid, v, controls, wrenches, 0.5 * h)
+    second = forward_dynamics(tree, middle, first.factors)
     return q_mid, v_mid, first, second
 
 
 def substep(
-    tree: Tree, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    tree: Tree, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     impulses: WarmStart | None, adjoint: bool = False, impacts: Impacts | None = None, after: Any = None,
 ) -> Substep:  # fmt: skip
     """From (q, v) on for the time h, or through an impact. after: v⁺, where it is known."""
     middle = isinstance(scheme.integrator, Midpoint)
     if middle:
-        start, v_mid, first, dynamics = midpoint_stages(tree, bodies, q, v, controls, wrenches, h)
+        start, v_mid, first, dynamics = midpoint_stages(tree, q, v, controls, wrenches, h)
     else:
         start, v_mid, first = q, v, None
-        dynamics = forward_dynamics(tree, bodies, q, v, v, controls, wrenches, h)
+        dynamics = forward_dynamics(tree, DynamicsInputs(q, v, v, controls, wrenches, h))
     share = 0.5 if middle else 1.0
     times = Times(h, share * h, h)
     if impacts is not None:
@@ -93,7 +94,7 @@ def substep(
 
 
 def step(
-    tree: Tree, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    tree: Tree, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     impulses: WarmStart | None, forces: Any = None,
 ) -> Vec:  # fmt: skip
     """Advance q and v (in place) by h; returns the numbers of its status that are not about being finite.
@@ -104,8 +105,8 @@ def step(
     of this step (None: no constraints). To `forces`, if given, those of the constraints are added.
     """
     if scheme.contact_model is not None and scheme.contact_model.impacts and impulses is not None:
-        return step_through_impacts(tree, bodies, scheme, q, v, controls, wrenches, h, impulses, forces)
-    now = substep(tree, bodies, scheme, q, v, controls, wrenches, h, impulses)
+        return step_through_impacts(tree, scheme, q, v, controls, wrenches, h, impulses, forces)
+    now = substep(tree, scheme, q, v, controls, wrenches, h, impulses)
     outcome, left = now.outcome, now.times.left
     if outcome is None:
         axpy(tree.nv, h, now.dynamics.vdot, v, v)
@@ -121,7 +122,7 @@ def step(
 
 
 def step_through_impacts(
-    tree: Tree, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    tree: Tree, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     impulses: WarmStart, forces: Any,
 ) -> Vec:  # fmt: skip
     """As `step`, in stretches.
@@ -138,7 +139,7 @@ def step_through_impacts(
     warm[0] = impulses.largest[0]
     for i in while_any(lambda: impacts.going, most_substeps(tree)):
         now = substep(
-            tree, bodies, scheme, q, v, controls, wrenches, impacts.duration(), impulses, impacts=impacts
+            tree, scheme, q, v, controls, wrenches, impacts.duration(), impulses, impacts=impacts
         )  # fmt: skip
         outcome = now.outcome
         assert outcome is not None  # there are constraints

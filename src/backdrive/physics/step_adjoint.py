@@ -16,7 +16,7 @@ zero hits where it was: then φ₁ - φ₀ closes, and the gap at the start of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -46,16 +46,23 @@ from .math import spatial as sp
 from .math.arrays import add_to, axpy, copy, gradient_memory, zero
 from .math.linear import TILE
 from .step import Passage, Scheme, Substep, most_substeps, pass_substep, substep
-from .tree.bodies import Bodies
-from .tree.dynamics import Dynamics
-from .tree.dynamics_adjoint import Cotangents, dynamics_adjoint, joint_inertia_adjoint, power_adjoint
+from .tree.dynamics import Dynamics, LinkMotion
+from .tree.dynamics_adjoint import (
+    Cotangents,
+    DynamicsSeeds,
+    VirtualPower,
+    dynamics_adjoint,
+    joint_inertia_adjoint,
+    power_adjoint,
+)
+from .tree.inputs import DynamicsInputs
 from .tree.joints import JOINTS, Joint
 from .tree.poses import link_poses, link_poses_adjoint, pose_size
 from .tree.tree import Tree
 
 
 def step_adjoint(
-    tree: Tree, bodies: Bodies, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    tree: Tree, scheme: Scheme, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     impulses: WarmStart | None, q_bar: Any, v_bar: Any, controls_bar: Any, wrenches_bar: Any, constants_bar: Any,
     moments_bar: Any, forces_bar: Any = None, after: Any = None,
 ) -> None:  # fmt: skip
@@ -67,8 +74,8 @@ def step_adjoint(
     bars = Cotangents(q_bar, v_bar, controls_bar, wrenches_bar, constants_bar, moments_bar)
     given = (controls, wrenches)
     if scheme.contact_model is None or not scheme.contact_model.impacts or impulses is None:
-        now = substep(tree, bodies, scheme, q, v, *given, h, impulses, adjoint=True, after=after)
-        substep_adjoint(tree, bodies, scheme, now, q, v, *given, h, bars, forces_bar)
+        now = substep(tree, scheme, q, v, *given, h, impulses, adjoint=True, after=after)
+        substep_adjoint(tree, scheme, now, q, v, *given, h, bars, forces_bar)
         return
     impacts, timing = Impacts(tree, scheme.integrator, h), Timing(tree, h, constants_bar, forces_bar)
     position, velocity, before_q, before_v = (memory(n) for n in (tree.nq, tree.nv) * 2)
@@ -95,7 +102,7 @@ def step_adjoint(
         if ahead is not None:  # most steps are one stretch, whose end is known; elsewhere nothing follows from it
             for k in loop(tree.nv):
                 ahead[k] = select(to_float(i) < 0.5, after[k], math.nan)
-        now = substep(tree, bodies, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
+        now = substep(tree, scheme, before_q, before_v, *given, duration, impulses, True, impacts, ahead)
         passage = pass_substep(tree, scheme, impacts, now, position, velocity)
         number[0] = i + 1
         for _ in when((back[0] > 0) | (i + 1 == most) | ~any_lane(impacts.going)):
@@ -103,7 +110,7 @@ def step_adjoint(
                 timing.several[0] = 1
             event = Event(passage, slot)
             substep_adjoint(
-                tree, bodies, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
+                tree, scheme, now, before_q, before_v, *given, duration, bars, None, timing, event
             )  # fmt: skip
             back[0], number[0] = 1, i - 1
             for _ in when(i == 0):
@@ -253,7 +260,7 @@ class PathAdjoint:
 
 
 def substep_adjoint(
-    tree: Tree, bodies: Bodies, scheme: Scheme, now: Substep, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
+    tree: Tree, scheme: Scheme, now: Substep, q: Any, v: Any, controls: Any, wrenches: Any, h: Scalar,
     after: Cotangents, forces_bar: Any = None, timing: Timing | None = None, event: Event | None = None,
 ) -> None:  # fmt: skip
     """From the gradients after a stretch from (q, v), in place, those before it; others are added to their arrays.
@@ -322,11 +329,10 @@ def substep_adjoint(
     gradients = (after.controls, after.wrenches, after.constants, after.moments)
     bars = Cotangents(start_bar, v_mid_bar, *gradients)
     if constraints is not None:
-        rate = correction_adjoint(tree, bodies, dynamics, constraints, now.start, damping_time, move_bar, bars)
-    shared = (tree, bodies, now.start)
-    virtual = dynamics_adjoint(
-        *shared, v_start, v, controls, wrenches, damping_time, dynamics, vdot_bar, before_bar, bars, constraints, acting
-    )  # fmt: skip
+        rate = correction_adjoint(tree, dynamics, constraints, now.start, damping_time, move_bar, bars)
+    inputs = DynamicsInputs(now.start, v_start, v, controls, wrenches, damping_time)
+    seeds = DynamicsSeeds(vdot_bar, before_bar)
+    virtual = dynamics_adjoint(tree, inputs, dynamics, seeds, bars, constraints, acting)
     if path is not None and timing is not None and event is not None and constraints is not None:
         for _ in when(timing.several[0] > 0):
             time_adjoint(
@@ -338,7 +344,8 @@ def substep_adjoint(
         for k in loop(nv):
             before_bar[k], vdot_bar[k] = before_bar[k] + v_mid_bar[k], 0.5 * h * v_mid_bar[k]
         bars = Cotangents(start_bar, before_bar, *gradients)
-        virtual = dynamics_adjoint(*shared, v, v, controls, wrenches, damping_time, first, vdot_bar, before_bar, bars)
+        inputs = DynamicsInputs(now.start, v, v, controls, wrenches, damping_time)
+        virtual = dynamics_adjoint(tree, inputs, first, seeds, bars)
         moved_bar, step_bar = workspace(nq), workspace(nv)
         displacement_adjoint(tree, q, v, 0.5 * h, start_bar, moved_bar, step_bar)
         for k in loop(nv):
@@ -423,17 +430,13 @@ def damping_rate(tree: Tree, virtual: Any, vdot: Any) -> Scalar:
 
 def resting(tree: Tree, dynamics: Dynamics, acting: Scalar) -> Dynamics:
     """The same dynamics, without velocities and weight where nothing acts."""
-    still = Dynamics()
-    still.factors, still.vdot, still.accelerations = dynamics.factors, dynamics.vdot, dynamics.accelerations
-    still.frames = dynamics.frames.slowed(tree, acting)
-    still.accelerations.put(0, sp.scale(acting, dynamics.accelerations.get(0, 6)))
-    if hasattr(dynamics, "rotations"):
-        still.rotations = dynamics.rotations
-    return still
+    frames = dynamics.frames.slowed(tree, acting)
+    dynamics.accelerations.put(0, sp.scale(acting, dynamics.accelerations.get(0, 6)))
+    return replace(dynamics, frames=frames)
 
 
 def correction_adjoint(
-    tree: Tree, bodies: Bodies, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
+    tree: Tree, dynamics: Dynamics, constraints: ConstraintAdjoint, q: Any, damping_time: Scalar,
     move_bar: Any, bars: Cotangents,
 ) -> Scalar:  # fmt: skip
     """Add what the gradient with respect to the motion that corrects positions means for A in A p = Jᵀ π; what it means
@@ -449,10 +452,10 @@ def correction_adjoint(
         zero(tree.nv, v_bar)
         inside = Cotangents(q_bar, v_bar, constants=bars.constants, moments=bars.moments)
         virtual, N = constraints.correct(dynamics, q, move_bar)
-        still, rest = Dynamics(), workspace(tree.nv)
-        still.frames, still.accelerations = dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused
+        rest = workspace(tree.nv)
+        still = LinkMotion(dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused, outcome.pseudo)
         zero(tree.nv, rest)
-        power_adjoint(tree, bodies, q, rest, outcome.pseudo, still, virtual, N, None, -1.0, inside, acting=0.0)
+        power_adjoint(tree, VirtualPower(q, rest, still, virtual, N, acting=0.0), -1.0, inside)
         joint_inertia_adjoint(tree, virtual, outcome.pseudo, damping_time, inside)
         rate[0] = damping_rate(tree, virtual, outcome.pseudo)
     add_to(tree.nq, q_bar, bars.q)
