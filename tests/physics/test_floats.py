@@ -15,7 +15,7 @@ from backdrive.physics.policy import GivenControls
 from backdrive.physics.step import Scheme, step
 from backdrive.physics.step_adjoint import step_adjoint
 from backdrive.physics.tree import inverse
-from backdrive.physics.tree.bodies import body_moments
+from backdrive.physics.tree.bodies import with_bodies
 from backdrive.physics.tree.poses import link_poses
 from backdrive.physics.tree.tree import Tree, topology_table
 
@@ -89,7 +89,7 @@ def test_step(integrator, dim):
     q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
     loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
     u, scheme = Floats(controls[0].tolist()), Scheme(integrator)
-    (clipped,) = step(world, body_moments(world), scheme, q, v, u, loads, DT, None)
+    (clipped,) = step(with_bodies(world), scheme, q, v, u, loads, DT, None)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls[:1], wrenches=wrenches[:1])
     assert all(type(x) is float for x in (*q.values, *v.values))
@@ -135,7 +135,7 @@ def test_adjoint(integrator):
     q_bar, v_bar = (Floats(x.tolist()) for x in seeds)
     zeros = [Floats([0.0] * n) for n in (model.nu, model.nlink * 6, len(model.constants), (model.nlink + 1) * BODY)]
     step_adjoint(
-        world, body_moments(world), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
+        with_bodies(world), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
         Floats(controls[0].tolist()), Floats(on_links(model, wrenches.numpy())[0].tolist()), DT, None, q_bar, v_bar,
         *zeros,
     )  # fmt: skip

@@ -9,7 +9,7 @@ from .constraints.constrain import FORCE
 from .math.arrays import copy, zero
 from .rollout import BackwardSweep, ControlSource, at_time, no_impulses
 from .step import Scheme, step
-from .tree.bodies import body_moments
+from .tree.bodies import with_bodies
 from .tree.tree import Tree
 
 
@@ -17,7 +17,7 @@ def forces(
     tree: Tree, scheme: Scheme, q: Any, v: Any, driver: ControlSource, wrenches: Any, out: Any, times: Any, h: Scalar
 ) -> None:
     """Kernel: `contact.add_forces` of a step from every state."""
-    bodies, impulses = body_moments(tree), no_impulses(tree)
+    tree, impulses = with_bodies(tree), no_impulses(tree)
     size = tree.constraints.nslot * FORCE + tree.constraints.nsingle
     written, qt, vt = memory(size), memory(tree.nq), memory(tree.nv)
     for t in loop(times):
@@ -25,7 +25,7 @@ def forces(
         copy(tree.nv, v.row(t), vt)
         u = driver.control(t, qt, vt)
         zero(size, written)
-        step(tree, bodies, scheme, qt, vt, u, at_time(wrenches, t), h, impulses, written)
+        step(tree, scheme, qt, vt, u, at_time(wrenches, t), h, impulses, written)
         copy(size, written, out.row(t))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -210,7 +210,8 @@ def make_kernel(
                     name: getattr(tables, name) for name in ("nslot", "nsingle", "grounded")
                 }
             table = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
-            tree.constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
+            constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
+            tree = replace(tree, constraints=constraints)
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})
         if form.integrates:
             a["scheme"] = variant.scheme or Scheme(SemiImplicitEuler())

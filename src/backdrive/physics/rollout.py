@@ -14,7 +14,7 @@ from .policy import GivenControls, PolicyNetwork
 from .solvers.solve import recalls
 from .step import Scheme, step
 from .step_adjoint import step_adjoint
-from .tree.bodies import body_moments
+from .tree.bodies import with_bodies
 from .tree.dynamics_adjoint import Cotangents, bodies_adjoint
 from .tree.joints import JOINTS, Joint
 from .tree.tree import Tree
@@ -31,7 +31,7 @@ def rollout(
 
     Segments of several steps start without impulses: only then do their states tell how they went on, bit by bit.
     """
-    bodies, size = body_moments(tree), status_size(scheme, tree.constraints is not None)
+    tree, size = with_bodies(tree), status_size(scheme, tree.constraints is not None)
     start_q, start_v, q, v = q, v, memory(tree.nq), memory(tree.nv)
     copy(tree.nq, start_q, q)
     copy(tree.nv, start_v, v)
@@ -46,7 +46,7 @@ def rollout(
             driver.prefetch(t + 1)
             status.row(t).prefetch(size)
             u = driver.control(t, q, v)
-            numbers = step(tree, bodies, scheme, q, v, u, at_time(wrenches, t), h, impulses)
+            numbers = step(tree, scheme, q, v, u, at_time(wrenches, t), h, impulses)
             status.row(t).put(0, (select(all_finite(tree, q, v), 1.0, 0.0), *numbers)[:size])
         copy(tree.nq, q, path_q.row(s))
         copy(tree.nv, v, path_v.row(s))
@@ -63,7 +63,7 @@ def tracking(
     gains: nu rows of 2 nv numbers at every time, for the displacements of q and the changes of v.
     """
     nq, nv, nu = tree.nq, tree.nv, tree.nu
-    bodies, size = body_moments(tree), status_size(scheme, tree.constraints is not None)
+    tree, size = with_bodies(tree), status_size(scheme, tree.constraints is not None)
     start_q, start_v, q, v = q, v, memory(nq), memory(nv)
     copy(nq, start_q, q)
     copy(nv, start_v, v)
@@ -80,7 +80,7 @@ def tracking(
                 total[0] = total[0] + row[k] * change[k]
             u[m] = clip(total[0], low[m], high[m])
         copy(nu, u, used.row(t))
-        numbers = step(tree, bodies, scheme, q, v, u, None, h, impulses)
+        numbers = step(tree, scheme, q, v, u, None, h, impulses)
         status.row(t).put(0, (select(all_finite(tree, q, v), 1.0, 0.0), *numbers)[:size])
         copy(nq, q, path_q.row(t))
         copy(nv, v, path_v.row(t))
@@ -150,7 +150,7 @@ def checkpoint_adjoint(
         if impulses is not None:
             impulses.forget()
         for t in loop(end - 1, start=start):
-            step(tree, sweep.bodies, scheme, q, v, driver.again(t), at_time(wrenches, t), h, impulses)
+            step(sweep.tree, scheme, q, v, driver.again(t), at_time(wrenches, t), h, impulses)
             copy(nq, q, states_q.at((t + 1 - start) * nq))
             copy(nv, v, states_v.at((t + 1 - start) * nv))
         for t in loop(end, start=start, reverse=True):
@@ -169,10 +169,10 @@ class BackwardSweep:
         truncate: Any, h: Scalar, last_v: Any = None,
     ) -> None:  # fmt: skip
         """last_v: v after the last step, if those before it follow in this order."""
-        self.tree, self.scheme, self.truncate, self.h = tree, scheme, truncate, h
+        self.scheme, self.truncate, self.h = scheme, truncate, h
         self.impulses = no_impulses(tree)
         self.driver, self.wrenches, self.wrenches_bar = driver, wrenches, wrenches_bar
-        self.bodies = body_moments(tree)
+        self.tree = with_bodies(tree)
         self.after = None  # v after the step that is next on the way
         if last_v is not None and tree.constraints is not None and recalls(scheme.contact_model):
             self.after = memory(tree.nv)
@@ -213,7 +213,7 @@ class BackwardSweep:
         q, v = local(tree.nq, q), local(tree.nv, v)
         controls = self.driver.control(t, q, v)
         step_adjoint(
-            tree, self.bodies, self.scheme, q, v, controls, at_time(self.wrenches, t), self.h, self.impulses,
+            tree, self.scheme, q, v, controls, at_time(self.wrenches, t), self.h, self.impulses,
             self.q_bar, self.v_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar, forces_bar,
             self.after,
         )  # fmt: skip
@@ -232,7 +232,7 @@ class BackwardSweep:
 
     def finish_constants(self, constants_bar: Any) -> None:
         if constants_bar is not None:
-            bodies_adjoint(self.tree, self.bodies, self.moments_bar, self.constants_bar)
+            bodies_adjoint(self.tree, self.moments_bar, self.constants_bar)
             copy(self.tree.nconst, self.constants_bar, constants_bar)
 
 

@@ -17,8 +17,9 @@ from .math.arrays import copy, local, zero
 from .rollout import ControlSource, no_impulses
 from .step import Scheme, substep
 from .step_adjoint import allow, correction_adjoint
-from .tree.bodies import body_moments
-from .tree.dynamics_adjoint import Cotangents, dynamics_adjoint
+from .tree.bodies import with_bodies
+from .tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
+from .tree.inputs import DynamicsInputs
 from .tree.joints import JOINTS, Joint
 from .tree.tree import Tree
 
@@ -32,10 +33,11 @@ def jacobians(
     without impacts.
     """
     nq, nv, nu = tree.nq, tree.nv, tree.nu
-    bodies, impulses = body_moments(tree), no_impulses(tree)
+    tree, impulses = with_bodies(tree), no_impulses(tree)
     q, v = local(nq, q), local(nv, v)
     controls = driver.control(0, q, v)
-    now = substep(tree, bodies, scheme, q, v, controls, None, h, impulses, adjoint=True)
+    inputs = DynamicsInputs(q, v, v, controls, None, h)
+    now = substep(tree, scheme, q, v, controls, None, h, impulses, adjoint=True)
     dynamics, outcome, constraints = now.dynamics, now.outcome, None
     pushed = None  # the derivatives of p for displacements of q
     if outcome is not None and scheme.contact_model is not None:
@@ -50,7 +52,7 @@ def jacobians(
                 zero(nq, q_bar)
                 zero(nv, v_bar)
                 constraints.forget_touches()
-                correction_adjoint(tree, bodies, dynamics, constraints, q, h, move_bar, Cotangents(q_bar, v_bar))
+                correction_adjoint(tree, dynamics, constraints, q, h, move_bar, Cotangents(q_bar, v_bar))
                 constraints.add_corrections(q, q_bar)
                 write_covector(tree, q, q_bar, pushed.at(k * nv))
         constraints.find_modes()
@@ -63,7 +65,7 @@ def jacobians(
         if constraints is not None:
             constraints.forget_touches()
         bars = Cotangents(q_bar, v_bar, u_bar)
-        dynamics_adjoint(tree, bodies, q, v, v, controls, None, h, dynamics, vdot_bar, v_bar, bars, constraints)
+        dynamics_adjoint(tree, inputs, dynamics, DynamicsSeeds(vdot_bar, v_bar), bars, constraints)
         by_q = workspace(nv)
         write_covector(tree, q, q_bar, by_q)
         of_speed, of_step = after.row(k), step.row(k)

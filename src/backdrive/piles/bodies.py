@@ -19,8 +19,9 @@ from ..physics.math import spatial as sp
 from ..physics.math.arrays import axpy, split
 from ..physics.math.spatial import IDENTITY, UNIT, ZERO3, Vec
 from ..physics.step import midpoint_stages
-from ..physics.tree.bodies import body_moments
+from ..physics.tree.bodies import with_bodies
 from ..physics.tree.dynamics import forward_dynamics
+from ..physics.tree.inputs import DynamicsInputs
 from ..physics.tree.joints import JOINTS
 from ..physics.tree.poses import joint_motion, link_pose, pose_size
 from ..physics.tree.tree import Link, Tree
@@ -83,13 +84,13 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
 
     def motion(*x: Scalar) -> list[Scalar]:
         constants, q, v, *rest = split(x, *form.inputs)
-        tree, joint = one_link(form, constants), JOINTS[KIND[form.dim]]
-        bodies, wrench = body_moments(tree), Floats(list(rest[0])) if rest else None
+        joint = JOINTS[KIND[form.dim]]
+        tree, wrench = with_bodies(one_link(form, constants)), Floats(list(rest[0])) if rest else None
         qs, vs, none = Floats(list(q)), Floats(list(v)), Floats([])
         if isinstance(form.integrator, Midpoint):
-            start, _, _, dynamics = midpoint_stages(tree, bodies, qs, vs, none, wrench, h)
+            start, _, _, dynamics = midpoint_stages(tree, qs, vs, none, wrench, h)
         else:
-            start, dynamics = qs, forward_dynamics(tree, bodies, qs, vs, vs, none, wrench, h)
+            start, dynamics = qs, forward_dynamics(tree, DynamicsInputs(qs, vs, vs, none, wrench, h))
         free = Floats([None] * form.nv)
         axpy(form.nv, h, dynamics.vdot, vs, free)
         begin, after = start.get(0, form.nq), free.get(0, form.nv)

@@ -7,14 +7,15 @@ reduce, expand    M⁻¹ with these factors, in two halves; also for other right
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
-from ...ir import Scalar, is_constant, loop, workspace
+from ...ir import Scalar, ScalarArray, is_constant, loop, workspace
 from ..math import spatial as sp
 from ..math.arrays import copy
 from ..math.spatial import BODY, IDENTITY, INERTIA, ZERO3, ZERO6, Vec
-from .bodies import Bodies
 from .forces import generalised_forces
+from .inputs import DynamicsInputs
 from .kinematics import Frames, place_link, turn
 from .tree import Tree
 
@@ -32,7 +33,7 @@ class Motion:
         self.fields.put(0, (0.0,) * 9)
 
 
-def bias_link(tree: Tree, bodies: Bodies, motion: Motion, i: Any) -> None:
+def bias_link(tree: Tree, motion: Motion, i: Any) -> None:
     """Acceleration (α, a) of link i when z = 0, and the force that takes, gravity included.
 
     a is the acceleration of the point at the link's origin: that of the parent's point there, the Coriolis term of the
@@ -49,15 +50,15 @@ def bias_link(tree: Tree, bodies: Bodies, motion: Motion, i: Any) -> None:
     A = sp.rigid_field(frames.angular_velocity.get(i + 1, 3), alpha)
     motion.accelerations.put(i + 1, (*alpha, *a))
     motion.fields.put(i + 1, A)
-    motion.forces.put(i + 1, sp.newton_euler(bodies.moments.get(i + 1, BODY), a, A))
+    motion.forces.put(i + 1, sp.newton_euler(tree.bodies.moved.get(i + 1, BODY), a, A))
 
 
-def unforced_motion(tree: Tree, bodies: Bodies, q: Any, v: Any) -> Motion:
+def unforced_motion(tree: Tree, q: Any, v: Any) -> Motion:
     """The outward sweep: how the links move when z = 0, and the forces they take."""
     motion = Motion(tree)
     for i in tree.links():
         place_link(tree, q, v, motion.frames, i)
-        bias_link(tree, bodies, motion, i)
+        bias_link(tree, motion, i)
     return motion
 
 
@@ -83,7 +84,7 @@ class Factors:
         self.U, self.inverse = tree.over_coordinates(6), workspace(tree.nv)
 
 
-def factor(tree: Tree, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
+def factor(tree: Tree, frames: Frames, damping_time: Scalar) -> Factors:
     """The inward sweep that eliminates the joints, and passes what is left of a link's inertia on to its parent.
 
     `damping_time` h adds h times the joint damping to the armature: it is then implicit, (M + h D) z = τ - D v - c.
@@ -92,7 +93,7 @@ def factor(tree: Tree, bodies: Bodies, frames: Frames, damping_time: Scalar) -> 
     inertias = tree.over_links(INERTIA)
     inertias.put(0, (0.0,) * INERTIA)
     for i in tree.links():
-        inertias.put(i + 1, sp.articulated(bodies.moments.get(i + 1, BODY)))
+        inertias.put(i + 1, sp.articulated(tree.bodies.moved.get(i + 1, BODY)))
     for i in tree.links(reverse=True):
         link, b = tree.link(i), tree.v_start(i)
         extra = link.armature + damping_time * link.damping
@@ -145,44 +146,57 @@ def expand(tree: Tree, frames: Frames, factors: Factors, z: Any) -> Any:
     return accelerations
 
 
-class Dynamics:
-    """The state of motion that `forward_dynamics` found; its adjoint reads it."""
+@dataclass(frozen=True)
+class LinkMotion:
+    """How the links move at some q, v and v̇.
+
+    accelerations (over links, 6): (α, a) of every link, minus gravity. vdot [nv]. rotations (over links, 9): to world
+    axes, if wrenches act.
+    """
 
     frames: Frames
-    factors: Factors
-    accelerations: Any  # of the links, gravity included: array over links
-    rotations: Any  # of the links to world axes, if wrenches act: array over links
-    vdot: Any  # v̇ [nv]
-    reduced: Any  # the inward half of the solve for v̇ [nv]
-    clipped: Scalar  # motors at a limit
+    accelerations: ScalarArray
+    vdot: ScalarArray
+    rotations: ScalarArray | None = None
 
 
-def forward_dynamics(
-    tree: Tree, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
-    factors: Factors | None = None,
-) -> Dynamics:  # fmt: skip
-    """v̇ of (M + h D) v̇ = τ(q, v, u) - D v - c(q, v) + Σ Jᵀ wrench, with all that led to it.
+@dataclass(frozen=True, kw_only=True)
+class Dynamics(LinkMotion):
+    """The result of `forward_dynamics`, with the intermediates that constraints and the adjoint use.
 
-    `wrenches` over links, or None. `factors` of the same q may be given.
+    factors: of M + h D. reduced [nv]: the inward half of the solve for v̇. clipped: the number of motors at a limit.
     """
-    result = Dynamics()
-    motion = unforced_motion(tree, bodies, q, v)
-    frames = result.frames = motion.frames
-    result.accelerations = motion.accelerations
-    tau, z, result.vdot = workspace(tree.nv), workspace(tree.nv), workspace(tree.nv)
-    result.clipped = generalised_forces(tree, q, v, v_damped, controls, tau)
+
+    factors: Factors
+    reduced: ScalarArray
+    clipped: Scalar
+
+
+def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None = None) -> Dynamics:
+    """v̇ of (M + h D) v̇ = τ(q, v, u) - D v - c(q, v) + Σ Jᵀ wrench, with the intermediates that led to it.
+
+    `factors`: those of M + h D at the same q, if they are known.
+    """
+    q = inputs.q
+    motion = unforced_motion(tree, q, inputs.v)
+    frames, accelerations = motion.frames, motion.accelerations
+    tau, z, vdot = workspace(tree.nv), workspace(tree.nv), workspace(tree.nv)
+    clipped = generalised_forces(tree, inputs, tau)
     turn(tree, q, tau, tau)
-    if wrenches is not None:
-        result.rotations = world_rotations(tree, frames)
+    rotations = None
+    if inputs.wrenches is not None:
+        rotations = world_rotations(tree, frames)
         for i in tree.links():
-            applied = applied_force(tree.link(i).com, result.rotations.get(i + 1, 9), wrenches.get(i, 6))
+            applied = applied_force(tree.link(i).com, rotations.get(i + 1, 9), inputs.wrenches.get(i, 6))
             motion.forces.accumulate(i + 1, sp.neg(applied))
-    result.factors = factors or factor(tree, bodies, frames, damping_time)
-    reduce(tree, frames, result.factors, tau, z, motion.forces)
-    result.reduced = workspace(tree.nv)
-    copy(tree.nv, z, result.reduced)
-    caused = expand(tree, frames, result.factors, z)
+    factors = factors or factor(tree, frames, inputs.damping_time)
+    reduce(tree, frames, factors, tau, z, motion.forces)
+    reduced = workspace(tree.nv)
+    copy(tree.nv, z, reduced)
+    caused = expand(tree, frames, factors, z)
     for i in tree.links():
-        result.accelerations.accumulate(i + 1, caused.get(i + 1, 6))
-    turn(tree, q, z, result.vdot, back=True)
-    return result
+        accelerations.accumulate(i + 1, caused.get(i + 1, 6))
+    turn(tree, q, z, vdot, back=True)
+    return Dynamics(
+        frames, accelerations, vdot, rotations, factors=factors, reduced=reduced, clipped=clipped
+    )  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Any
 from ...ir import Scalar, clip, loop, select, switch, workspace
 from ...schema import layout
 from ..math.spatial import Vec
+from .inputs import DynamicsInputs
 from .joints import JOINTS, Joint
 from .tree import Link, Tree
 
@@ -29,11 +30,12 @@ def motor_force(record: Vec, q: Scalar, v: Scalar, control: Scalar) -> tuple[Sca
     return gear * force, select(limited, 1.0, 0.0)
 
 
-def generalised_forces(tree: Tree, q: Any, v: Any, v_damped: Any, controls: Any, tau: Any) -> Scalar:
+def generalised_forces(tree: Tree, inputs: DynamicsInputs, tau: Any) -> Scalar:
     """Fill tau [nv] with the forces of all joints and motors; returns how many motors are at a limit.
 
-    `v_damped`: the velocity that joint damping sees; the rest of its implicit treatment is in the mass matrix.
+    The dampers act on `inputs.v_damped`; the rest of their implicit treatment is in the mass matrix.
     """
+    q, v, v_damped, controls = inputs.q, inputs.v, inputs.v_damped, inputs.controls
 
     def passive(joint: type[Joint], i: Any) -> None:
         a, b = tree.q_start(i), tree.v_start(i)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...ir import Scalar, loop, records, workspace
+from ...ir import Index, IndexArray, Scalar, ScalarArray, loop, records, workspace
 from ...schema import layout
 from ..math.arrays import accumulate
 from ..math.spatial import Vec
@@ -84,20 +84,45 @@ class LinkSubset(NamedTuple):
     count: Any
 
 
-class Tree:
-    """Sizes (ints or traced), the topology table, the vector of constants, and what constrains the motion.
+class MassMoments(NamedTuple):
+    """Moments of mass (m, h, Σ) of every link about its origin: arrays over links, constant during a rollout.
 
-    Arrays over links have a first record for the world itself: link i stands at i + 1, so a parent of -1 is no case.
+    Links that are fixed to their parent form one rigid body with it. gathered: the moments of a link and of everything
+    that is fixed to it. moved: the moments that the joint of a link accelerates; zero for a link that is itself fixed.
     """
 
-    def __init__(
-        self, nlink: Any, nq: Any, nv: Any, nu: Any, nconst: Any, topology: Any, constants: Any,
-        constraints: Any = None, homogeneous: Homogeneous | None = None,
-    ) -> None:  # fmt: skip
-        self.nlink, self.nq, self.nv, self.nu, self.nconst = nlink, nq, nv, nu, nconst
-        self.topology, self.constants = topology, constants
-        self.constraints = constraints  # `constraints.Constraints`, or None: nothing touches, nothing is limited
-        self.homogeneous = homogeneous  # what is known of all links, if they are not known one by one
+    gathered: ScalarArray
+    moved: ScalarArray
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A model as a kernel sees it: sizes, topology, constants, constraints, and the moments of mass of its bodies.
+
+    nlink, nq, nv, nu, nconst: numbers of links, of coordinates of q and v, of motors, and of constants. topology: the
+    tables of `topology_table`. constants [nconst]: see `schema.layout`. constraints: None if there are neither contacts
+    nor limits nor equations. homogeneous: given if the kernel is rolled, and made for models of identical links.
+    mass_moments: set by `bodies.with_bodies`.
+
+    Arrays over links start with a record for the world: link i has record i + 1, so a parent of -1 needs no branch.
+    """
+
+    nlink: Index
+    nq: Index
+    nv: Index
+    nu: Index
+    nconst: Index
+    topology: IndexArray
+    constants: ScalarArray
+    constraints: Any = None  # `physics.constraints.rows.Constraints`, a later stage than this one
+    homogeneous: Homogeneous | None = None
+    mass_moments: MassMoments | None = None
+
+    @property
+    def bodies(self) -> MassMoments:
+        """The moments of mass, once `with_bodies` has computed them."""
+        assert self.mass_moments is not None, "the tree has no moments of mass: see bodies.with_bodies"
+        return self.mass_moments
 
     def over_links(self, width: int, first: int = 1) -> Any:
         """An uninitialised array of records for all links; first: of link 0, after that of the world."""
