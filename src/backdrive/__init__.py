@@ -31,7 +31,7 @@ from .model import (
     Weld,
     load,
 )
-from .physics.integrators.integrate import Midpoint, SemiImplicitEuler
+from .physics.integrators import Midpoint, SemiImplicitEuler
 from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
 from .physics.solvers.interior_point import InteriorPoint
 from .policy import MLP

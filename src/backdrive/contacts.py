@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .model import Model, checks
-from .physics.constraints.constrain import FORCE
+from .physics.constraints.forces import FORCE
 
 if TYPE_CHECKING:
     from .simulator import Simulator

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from .contacts import Contacts
 from .model import Model, State
-from .physics.constraints.constrain import RigidContact
-from .physics.integrators.integrate import Integrator, Midpoint, SemiImplicitEuler
+from .physics.integrators import Integrator, Midpoint, SemiImplicitEuler
+from .physics.scheme import RigidContact, Scheme
 from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
 from .physics.solvers.interior_point import InteriorPoint
 from .physics.solvers.solve import Solver
-from .physics.step import Scheme
 from .physics.tree.poses import POSE
 from .policy import MLP, Policy, Sensor
 from .runtime import autograd as operators

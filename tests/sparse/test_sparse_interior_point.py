@@ -7,8 +7,7 @@ from piles import pile, settled, tower
 from test_sparse_gradients import PARAMETERS, check
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import RigidContact
-from backdrive.physics.step import Scheme
+from backdrive.physics.scheme import RigidContact, Scheme
 from backdrive.piles.interior_point import solve
 from backdrive.piles.network import SparseDelassus
 from backdrive.piles.pivoting import solve_by_pivoting

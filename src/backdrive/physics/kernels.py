@@ -8,21 +8,23 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, get_type_hints
 
 import numpy as np
 
 from ..backends import Integer, Ints, Kernel, Number, Rows, Table
 from ..ir import Known, Masked
-from . import contact_forces, rollout
-from . import step_jacobian as jacobian
+from . import contact_forces, rollout, rollout_adjoint, step_jacobian
 from .constraints.rows import Constraints
 from .constraints.tables import Tables
-from .integrators.integrate import SemiImplicitEuler
+from .integrators import SemiImplicitEuler
 from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
-from .step import Scheme
+from .rollout import ControlSource
+from .scheme import Scheme, StepContext
+from .state import StateArrays, StatePath
 from .tree import inverse, poses
+from .tree.bodies import with_bodies
 from .tree.tree import Homogeneous, Tree, topology_table
 
 
@@ -34,7 +36,11 @@ class Form:
     reads: tuple[str, ...]
     writes: tuple[str, ...]
     integers: tuple[str, ...] = ()
-    integrates: bool = False  # takes the scheme and the step h, and knows constraints and what drives the steps
+    rows: type | None = None  # of functions that integrate: they take a `StepContext`, a source of controls, and these
+
+    @property
+    def integrates(self) -> bool:
+        return self.rows is not None
 
 
 PATH_ADJOINT = (
@@ -54,54 +60,61 @@ FORMS = {
         ("q", "v", "controls", "wrenches"),
         ("path_q", "path_v", "last_q", "last_v", "status"),
         ("steps", "every"),
-        True,
+        rollout.RolloutRows,
     ),
     "rollout_adjoint": Form(
-        rollout.rollout_adjoint,
+        rollout_adjoint.rollout_adjoint,
         PATH_ADJOINT,
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "truncate"),
-        True,
+        rollout_adjoint.RolloutAdjointRows,
     ),
     "checkpoint_adjoint": Form(
-        rollout.checkpoint_adjoint,
+        rollout_adjoint.checkpoint_adjoint,
         PATH_ADJOINT,
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("steps", "every", "truncate"),
-        True,
+        rollout_adjoint.CheckpointAdjointRows,
     ),
     "policy_rollout": Form(
         rollout.rollout,
         ("q", "v", "inputs", "wrenches"),
         ("path_q", "path_v", "last_q", "last_v", "status", "controls"),
         ("steps", "every"),
-        True,
+        rollout.RolloutRows,
     ),
-    "policy_rollout_adjoint": Form(rollout.rollout_adjoint, *POLICY_ADJOINT, ("steps", "truncate"), True),
+    "policy_rollout_adjoint": Form(
+        rollout_adjoint.rollout_adjoint, *POLICY_ADJOINT, ("steps", "truncate"), rollout_adjoint.RolloutAdjointRows
+    ),
     "policy_checkpoint_adjoint": Form(
-        rollout.checkpoint_adjoint, *POLICY_ADJOINT, ("steps", "every", "truncate"), True
+        rollout_adjoint.checkpoint_adjoint,
+        *POLICY_ADJOINT,
+        ("steps", "every", "truncate"),
+        rollout_adjoint.CheckpointAdjointRows,
     ),
     "tracking": Form(
         rollout.tracking,
         ("q", "v", "controls", "gains", "origin_q", "origin_v", "low", "high"),
         ("path_q", "path_v", "used", "status"),
         ("steps",),
-        True,
+        rollout.TrackingRows,
     ),
     "jacobians": Form(
-        jacobian.jacobians,
+        step_jacobian.jacobians,
         ("q", "v", "controls"),
         ("after", "step"),
         ("rows",),
-        True,
+        step_jacobian.JacobianRows,
     ),
-    "forces": Form(contact_forces.forces, ("q", "v", "controls", "wrenches"), ("out",), ("times",), True),
+    "forces": Form(
+        contact_forces.forces, ("q", "v", "controls", "wrenches"), ("out",), ("times",), contact_forces.ForcesRows
+    ),
     "forces_adjoint": Form(
         contact_forces.forces_adjoint,
         ("q", "v", "controls", "wrenches", "out_bar"),
         ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
         ("times",),
-        True,
+        contact_forces.ForcesAdjointRows,
     ),
     "forward": Form(inverse.forward, ("q", "v", "controls", "wrenches"), ("vdot",)),
     "forward_adjoint": Form(
@@ -213,20 +226,43 @@ def make_kernel(
             constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
             tree = replace(tree, constraints=constraints)
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})
-        if form.integrates:
-            a["scheme"] = variant.scheme or Scheme(SemiImplicitEuler())
-            rows = {name: a.pop(name) for name in DRIVING if name in a}
-            if variant.watching:
-                given = [a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)]
-                a["driver"] = PolicyNetwork(tree, variant.watching, NetworkTables(*given), **rows)
-            else:
-                a["driver"] = GivenControls(tree, **rows)
-        form.function(tree, **a)
+        if form.rows is None:
+            form.function(tree, **a)
+            return
+        scheme = variant.scheme or Scheme(SemiImplicitEuler())
+        rows = {name: a.pop(name) for name in DRIVING if name in a}
+        source: ControlSource
+        if variant.watching:
+            given = [a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)]
+            source = PolicyNetwork(tree, variant.watching, NetworkTables(*given), **rows)
+        else:
+            source = GivenControls(tree, **rows)
+        ctx = StepContext(with_bodies(tree), scheme, a.pop("h"))
+        form.function(ctx, source, gather(form.rows, a))
 
     key = repr(variant)
     if model is not None:
         key += model.fingerprint + (varying.tobytes().hex() if varying is not None else "")
     return Kernel(variant.form, arguments, body, unroll=model is not None, key=key)
+
+
+def gather(rows: type, a: dict[str, Any]) -> Any:
+    """The rows and integers of a kernel's function as the object that it takes; arrays of a state are grouped."""
+    types = get_type_hints(rows)
+    values = {}
+    for field in fields(rows):
+        if types[field.name] in (StateArrays, StatePath):
+            values[field.name] = types[field.name](*(a[name] for name in state_rows(field.name)))
+        else:
+            values[field.name] = a[field.name]
+    return rows(**values)
+
+
+def state_rows(name: str) -> tuple[str, ...]:
+    """The kernel's rows of a state: "path" is path_q and path_v, "start" and "states" are q and v themselves."""
+    name, bar = (name[: -len("_bar")], "_bar") if name.endswith("_bar") else (name, "")
+    prefix = "" if name in ("start", "states") else f"{name}_"
+    return tuple(f"{prefix}{field}{bar}" for field in StateArrays._fields)
 
 
 @functools.cache

@@ -1,14 +1,32 @@
-"""One time step: the free motion, then what constraints make of it. With impacts, a step is a sequence of substeps, each
-of which ends at the next impact; an impact itself is a substep of no duration."""
+"""One time step: the free motion, then the constraints.
+
+With impacts, a step is a sequence of substeps, each of which ends at the next impact; an impact itself is a substep of
+no duration.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..ir import Index, Mask, Scalar, ScalarArray, any_lane, loop, maximum, memory, select, to_float, when, while_any
-from ..ir import workspace
-from .constraints.constrain import ConstraintOutcome, FreeMotion, SubstepTimes, add_forces, constrain
+from ..ir import (
+    Index,
+    Mask,
+    Scalar,
+    ScalarArray,
+    any_lane,
+    loop,
+    maximum,
+    memory,
+    select,
+    to_float,
+    when,
+    while_any,
+    workspace,
+)
+from .constraints.constrain import constrain
+from .constraints.forces import add_forces
+from .constraints.outcome import ConstraintOutcome, FreeMotion, SubstepTimes
 from .constraints.warm_start import WarmStart
 from .geometry.collision import Contacts, find_contacts
 from .impacts.impact import Impacts

@@ -9,8 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
-from ..ir import Scalar, ScalarArray, any_lane, carry, counters, loop, memory, select, to_float, when, while_any
-from ..ir import workspace
+from ..ir import (
+    Scalar,
+    ScalarArray,
+    any_lane,
+    carry,
+    counters,
+    loop,
+    memory,
+    select,
+    to_float,
+    when,
+    while_any,
+    workspace,
+)
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.forces import power_of_forces
 from .constraints.warm_start import WarmStart
@@ -23,16 +35,17 @@ from .math.linear import TILE
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .step import Substep, most_substeps, pass_substep, substep
-from .tree.dynamics import Dynamics
+from .tree.dynamics import Dynamics, LinkMotion
 from .tree.dynamics_adjoint import (
-    AccelerationSeeds,
     Cotangents,
-    VirtualMotion,
+    DynamicsSeeds,
+    VirtualPower,
     damping_rate,
     dynamics_adjoint,
     joint_inertia_adjoint,
     power_adjoint,
 )
+from .tree.inputs import DynamicsInputs
 from .tree.tree import Tree
 
 
@@ -64,7 +77,7 @@ def step_adjoint(
         for _ in when(i == 0):
             current.copy_from(tree, state)
             impacts.begin()
-            # The impulses of later steps are no start: from them the solver may find another solution than the step did.
+            # From the impulses of later steps, the solver may find another solution than the step did.
             warm_start.forget()
         for _ in when(i > 0):
             for _ in when(back[0] == 0):
@@ -151,7 +164,7 @@ class SubstepAdjoint:
             inside, rate = replace(cotangents, q=start_bar, v=v_stage_bar), 0.0
             if constraints is not None:
                 rate = correction_adjoint(tree, dynamics, constraints, stage_inputs, move_bar, inside)
-            seeds = AccelerationSeeds(vdot_bar, v_bar)
+            seeds = DynamicsSeeds(vdot_bar, v_bar)
             virtual = dynamics_adjoint(tree, stage_inputs, dynamics, seeds, inside, constraints, acting)
             if impact is not None and end is not None and constraints is not None:
                 for _ in when(impact.timing.several[0] > 0):
@@ -175,7 +188,8 @@ class SubstepAdjoint:
         self, impact: ImpactTerms, move_velocity: ScalarArray, acting: Scalar, cotangents: Cotangents
     ) -> SubstepEndCotangents:
         """The cotangents at the end of a substep that went a part of its way, with those of the time of the impact."""
-        tree, outcome, state, timing, passage = self.tree, self.now.outcome, self.state, impact.timing, impact.event.passage
+        tree, outcome, state = self.tree, self.now.outcome, self.state
+        timing, passage = impact.timing, impact.event.passage
         assert outcome is not None
         for k in loop(tree.nv):
             move_velocity[k] = move_velocity[k] - (1.0 - passage.part) * (outcome.v_next[k] - state.v[k])
@@ -227,7 +241,7 @@ class SubstepAdjoint:
         timing.left_bar[0] = select(flies, before, timing.left_bar[0])
 
     def _gap_at_start(self, impact: ImpactTerms, cotangents: Cotangents) -> None:
-        """The gradient of the gap at the start of an impact; and the cotangent of a gap that closes to its value there."""
+        """The gradient of the gap at the start of an impact, and of a gap that later closes to its value there."""
         tree, timing, event = self.tree, impact.timing, impact.event
         returns = event.passage.returns
         for _ in when(any_lane(event.hitting | returns)):
@@ -260,3 +274,31 @@ def constrained_dynamics(
         frames, weight = frames.slowed(tree, acting), sp.scale(acting, weight)
     accelerations.put(0, weight)
     return replace(dynamics, vdot=vdot, accelerations=accelerations, frames=frames)
+
+
+def correction_adjoint(
+    tree: Tree, dynamics: Dynamics, constraints: ConstraintAdjoint, inputs: DynamicsInputs, move_bar: ScalarArray,
+    cotangents: Cotangents,
+) -> Scalar:  # fmt: skip
+    """From the cotangent of the motion p that corrects positions: add the cotangents that follow through A in
+    A p = Jᵀ π. Those of the rows are left to `ConstraintAdjoint.add_rows`.
+
+    Returns the derivative of the loss by the time h in A = M + h D.
+    """
+    outcome, rate = constraints.outcome, memory(1)
+    rate[0] = 0.0
+    q_bar, v_bar = memory(tree.nq), memory(tree.nv)
+    zero(tree.nq, q_bar)
+    for _ in when(outcome.corrected[0] > 0):
+        assert outcome.pseudo_caused is not None
+        zero(tree.nv, v_bar)
+        inside = Cotangents(q_bar, v_bar, constants=cotangents.constants, moments=cotangents.moments)
+        virtual, N = constraints.correct(dynamics, inputs.q, move_bar)
+        rest = workspace(tree.nv)
+        still = LinkMotion(dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused, outcome.pseudo)
+        zero(tree.nv, rest)
+        power_adjoint(tree, VirtualPower(inputs.q, rest, still, virtual, N, acting=0.0), -1.0, inside)
+        joint_inertia_adjoint(tree, virtual, outcome.pseudo, inputs.damping_time, inside)
+        rate[0] = damping_rate(tree, virtual, outcome.pseudo)
+    add_to(tree.nq, q_bar, cotangents.q)
+    return rate[0]

@@ -14,14 +14,12 @@ import numpy as np
 
 from ..ir import Floats, Known, Scalar, sqrt
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.integrators.integrate import Integrator, Midpoint
+from ..physics.integrators import Integrator
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import axpy, split
 from ..physics.math.spatial import IDENTITY, UNIT, ZERO3, Vec
-from ..physics.step import midpoint_stages
+from ..physics.state import StateArrays, StepInputs
 from ..physics.tree.bodies import with_bodies
-from ..physics.tree.dynamics import forward_dynamics
-from ..physics.tree.inputs import DynamicsInputs
 from ..physics.tree.joints import JOINTS
 from ..physics.tree.poses import joint_motion, link_pose, pose_size
 from ..physics.tree.tree import Link, Tree
@@ -70,7 +68,7 @@ class BodyForm:
 
     def part_of_step(self) -> float:
         """For which part of the step positions move with the new velocities."""
-        return 0.5 if isinstance(self.integrator, Midpoint) else 1.0
+        return self.integrator.share
 
 
 def one_link(form: BodyForm, constants: Sequence[Scalar]) -> Tree:
@@ -87,13 +85,11 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
         joint = JOINTS[KIND[form.dim]]
         tree, wrench = with_bodies(one_link(form, constants)), Floats(list(rest[0])) if rest else None
         qs, vs, none = Floats(list(q)), Floats(list(v)), Floats([])
-        if isinstance(form.integrator, Midpoint):
-            start, _, _, dynamics = midpoint_stages(tree, qs, vs, none, wrench, h)
-        else:
-            start, dynamics = qs, forward_dynamics(tree, DynamicsInputs(qs, vs, vs, none, wrench, h))
+        stages = form.integrator.stages(tree, StateArrays(qs, vs), StepInputs(none, wrench), h)
+        dynamics = stages.dynamics
         free = Floats([None] * form.nv)
         axpy(form.nv, h, dynamics.vdot, vs, free)
-        begin, after = start.get(0, form.nq), free.get(0, form.nv)
+        begin, after = stages.start.get(0, form.nq), free.get(0, form.nv)
         velocities = (after, v) if form.bounces else (after,)
         still = (*IDENTITY, *(0.0,) * (form.motion - 9))
         pose = link_pose(still, joint_motion(joint, tree.link(0), begin, *velocities))

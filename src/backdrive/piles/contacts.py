@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ..ir import Floats, Scalar, absolute, maximum, select, sqrt
-from ..physics.constraints.constrain import SLOP, RigidContact, contact_bias, violation
+from ..physics.constraints.bias import SLOP, contact_bias, violation
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.constraints.rows import Row, contact_rows, friction_share, material, row_speed
 from ..physics.geometry.box_pairs import search_boxes
@@ -22,6 +22,7 @@ from ..physics.geometry.solids import Hull, Pair, Solid, Touch
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
+from ..physics.scheme import RigidContact
 from ..schema import layout
 from ..schema.layout import ShapeKind
 from .bodies import BodyForm

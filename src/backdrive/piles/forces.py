@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from ..physics.constraints.constrain import FORCE
+from ..physics.constraints.forces import FORCE
 from .packs import SLOTS
 from .rollout import PileWorld, as_array, wrench_of
 from .step import Impulses

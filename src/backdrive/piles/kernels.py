@@ -8,7 +8,7 @@ from typing import Any
 
 from ..backends import Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table
 from ..ir import pack_number, select, vjp
-from ..physics.constraints.constrain import FORCE
+from ..physics.constraints.forces import FORCE
 from ..physics.geometry.bounds import BOUND
 from ..physics.geometry.collision import TOUCH
 from ..physics.geometry.solids import Hull

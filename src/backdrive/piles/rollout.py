@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from ..model import Model
-from ..physics.step import Scheme
+from ..physics.scheme import Scheme
 from .adjoint import Adjoint
 from .memory import Memory, Spare
 from .step import Engine, Impulses, Outcome

@@ -10,12 +10,12 @@ import numpy as np
 
 from ..backends.llvm_cpu.target import host
 from ..model import Model
-from ..physics.constraints.constrain import FORCE
+from ..physics.constraints.forces import FORCE
 from ..physics.geometry.collision import TOUCH
 from ..physics.math.spatial import IDENTITY
+from ..physics.scheme import Scheme
 from ..physics.solvers.gauss_seidel import ProjectedGaussSeidel
 from ..physics.solvers.interior_point import InteriorPoint
-from ..physics.step import Scheme
 from ..schema import layout
 from . import kernels
 from .bodies import BodyForm

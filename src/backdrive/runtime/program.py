@@ -18,12 +18,12 @@ from ..backends import Executable, Number, Rows, Table, run
 from ..backends.llvm_cpu.ahead import ahead
 from ..backends.llvm_cpu.launch import float_bits, scratch_memory
 from ..backends.llvm_cpu.target import host
-from ..physics.constraints.constrain import FORCE
+from ..physics.constraints.forces import FORCE
 from ..physics.constraints.tables import constraint_tables
 from ..physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
 from ..physics.policy import Watching
 from ..physics.rollout import STATUS, status_size
-from ..physics.step import Scheme
+from ..physics.scheme import Scheme
 from ..physics.tree.poses import POSE
 from ..physics.tree.tree import Homogeneous, topology_table
 from ..schema import layout

@@ -4,8 +4,21 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ...ir import Index, IndexArray, Mask, Scalar, ScalarArray, any_lane, carry, counters, loop, maximum, memory, select
-from ...ir import when
+from ...ir import (
+    Index,
+    IndexArray,
+    Mask,
+    Scalar,
+    ScalarArray,
+    any_lane,
+    carry,
+    counters,
+    loop,
+    maximum,
+    memory,
+    select,
+    when,
+)
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..geometry.collision import TOUCH, Contacts
@@ -41,7 +54,7 @@ class LinkMotions(NamedTuple):
 
 
 class RowAssembler:
-    """Puts the rows of all constraints into a contact problem. bounce [nslot]: e v⁻ (m/s) of every contact that hits."""
+    """Puts the rows of all constraints into a contact problem. bounce [nslot]: e v⁻ (m/s) of contacts that hit."""
 
     def __init__(
         self, ctx: StepContext, motion: FreeMotion, links: LinkMotions, problem: ContactProblem, impacts: Impacts | None

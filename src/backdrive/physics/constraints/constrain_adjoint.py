@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir import Index, Mask, Scalar, ScalarArray, absolute, any_lane, carry, loop, memory, select, when, workspace
+from ...ir import Index, Mask, ScalarArray, absolute, any_lane, carry, loop, memory, select, when, workspace
 from ..geometry.collision import TOUCH, contacts_adjoint
 from ..math import spatial as sp
 from ..math.arrays import add_to, all_elements, copy, zero
@@ -107,8 +107,8 @@ class ConstraintAdjoint:
             impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.place[r]]
 
     def _share(self, reduced: ScalarArray, multiplier: ScalarArray, free: Callable[[Index], Mask]) -> None:
-        """Solve Bᵀ y = λ̄ with the factored B, from λ̄ = J A⁻¹ w (`multiplier`) in place; subtract the part that free rows
-        take up from `reduced`."""
+        """Solve Bᵀ y = λ̄ with the factored B, from λ̄ = J A⁻¹ w (`multiplier`) in place; subtract the part that free
+        rows take up from `reduced`."""
         problem = self.outcome.problem
         solve_lu_transposed(problem.B, problem.count, multiplier)
         taken = memory(problem.constraints.nimpulse + TILE)
@@ -116,9 +116,7 @@ class ConstraintAdjoint:
             taken[r] = select(free(r), -multiplier[r], 0.0)
         problem.add_effect(taken, reduced)
 
-    def correct(
-        self, dynamics: Dynamics, q: ScalarArray, move_bar: ScalarArray
-    ) -> tuple[ScalarArray, ScalarArray]:
+    def correct(self, dynamics: Dynamics, q: ScalarArray, move_bar: ScalarArray) -> tuple[ScalarArray, ScalarArray]:
         """From the cotangent of p = A⁻¹ Jᵀ π: the virtual motion n [nv] and its twists (over links), for which -n · A p
         is left to differentiate. The rows' part is added later, by `add_rows`.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...ir import IndexArray, Index, Scalar, ScalarArray
+from ...ir import Index, IndexArray, Scalar, ScalarArray
 from ..geometry.collision import Contacts
 from ..tree.dynamics import Dynamics
 from .delassus import ContactProblem

@@ -35,7 +35,7 @@ CORRECTION, VELOCITY = 0, 1  # which rows: those that correct positions, whose v
 
 
 class RowMultipliers(NamedTuple):
-    """λ; the multiplier y if the row is free, else zero; y if it is at its upper bound, -y if at its lower, else zero."""
+    """λ; the multiplier y if the row is free, else zero; ± y if it is at its upper or lower bound, else zero."""
 
     impulse: Scalar
     free: Scalar

@@ -33,7 +33,7 @@ from ..constraints.delassus import ContactProblem
 from ..constraints.rows import Constraints, contact_rows, material, row_speed
 from ..constraints.warm_start import Marks
 from ..geometry.collision import TOUCH, Contacts
-from ..integrators.integrate import Integrator, Midpoint
+from ..integrators import Integrator
 from ..math import spatial as sp
 from ..math.arrays import zero
 from ..math.linear import TILE, multiply
@@ -149,7 +149,7 @@ class Impacts:
             slow = speed * speed + 2.0 * pressing * maximum(touch.gap, 0.0) <= least * least
             struck = on & self.struck.has(slot)
             rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
-            if isinstance(self.integrator, Midpoint):  # which finds the load where v leads in half the time
+            if self.integrator.predicts:  # which finds the load where v leads in half the time
                 room = maximum(select(speed < 0.0, touch.gap, -touch.gap), 0.0) + RESTING * size
                 rests = rests & (0.5 * duration * absolute(speed) <= room)
             closed = on & ~rests & (touch.gap <= TOUCHING * size)

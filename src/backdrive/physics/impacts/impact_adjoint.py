@@ -69,7 +69,9 @@ class ImpactTiming:
     determined the point at which the force acts.
     """
 
-    def __init__(self, tree: Tree, h: Scalar, constants_bar: ScalarArray | None, forces_bar: ScalarArray | None) -> None:
+    def __init__(
+        self, tree: Tree, h: Scalar, constants_bar: ScalarArray | None, forces_bar: ScalarArray | None
+    ) -> None:
         self.h, self.forces_bar = h, forces_bar
         if forces_bar is not None:
             self.pointed = memory(tree.constraints.nslot)

@@ -30,8 +30,10 @@ from ...ir import (
 from ..geometry.bounds import length
 from ..geometry.collision import Contacts, Meeting, met_pairs
 from ..geometry.solids import FAR, Pair, Touch
-from ..integrators.integrate import Integrator, Midpoint, move
+from ..integrators import Integrator
+from ..integrators.base import VelocityChange
 from ..math import spatial as sp
+from ..state import StateArrays
 from ..tree.poses import link_poses, pose_size
 from ..tree.tree import LinkSubset, Tree
 from .impact import RESTING, Impacts, each_place
@@ -61,12 +63,7 @@ def advance(
     for k in loop(tree.nv):
         velocity[k] = v[k] + part * (after[k] - v[k])
         motion[k] = velocity[k] + pseudo[k]
-    if isinstance(integrator, Midpoint):
-        middle = memory(tree.nq)
-        move(tree, q, v, 0.5 * t, middle, some)
-        move(tree, middle, motion, 0.5 * t, target, some)
-    else:
-        move(tree, q, motion, t, target, some)
+    integrator.travel(tree, StateArrays(q, v), motion, t, target, some)
 
 
 def first_impact(
@@ -87,9 +84,7 @@ def first_impact(
     for _ in while_any(lambda: stage[0] < NOTHING, SEARCH):
         part, starts, going = t[0] / duration, (stage[0] == SEEK) & (node[0] == 0.0), stage[0] < NOTHING
         advance(tree, integrator, q, v, after, pseudo, part, t[0], trial, velocity, some)
-        if not isinstance(integrator, Midpoint):  # the rate of q: d/dt t (v + t/s (v⁺ - v))
-            for k in loop(tree.nv):
-                velocity[k] = velocity[k] + part * (after[k] - v[k])
+        integrator.to_rate(tree, part, VelocityChange(v, after), velocity)
         gaps.look(link_poses(tree, trial, velocity, indexed=True, some=some), starts, t[0] - low[0], FINE * duration)
         gap, rate = gaps.least[0], gaps.least[1]
         seeking, closing_in = stage[0] == SEEK, stage[0] == CLOSE_IN

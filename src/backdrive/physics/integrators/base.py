@@ -15,8 +15,9 @@ from typing import NamedTuple, Protocol
 from ...ir import Index, Scalar, ScalarArray, switch, vjp
 from ..math import spatial as sp
 from ..state import StateArrays, StepInputs
-from ..tree.dynamics import Dynamics, DynamicsInputs
+from ..tree.dynamics import Dynamics
 from ..tree.dynamics_adjoint import Cotangents
+from ..tree.inputs import DynamicsInputs
 from ..tree.joints import JOINTS, Joint
 from ..tree.tree import LinkSubset, Tree
 

@@ -12,8 +12,9 @@ from typing import ClassVar
 from ...ir import Scalar, ScalarArray, carry, loop, memory, workspace
 from ..math.arrays import axpy, zero
 from ..state import StateArrays, StepInputs
-from ..tree.dynamics import DynamicsInputs, forward_dynamics
-from ..tree.dynamics_adjoint import AccelerationSeeds, damping_rate, dynamics_adjoint
+from ..tree.dynamics import forward_dynamics
+from ..tree.dynamics_adjoint import DynamicsSeeds, damping_rate, dynamics_adjoint
+from ..tree.inputs import DynamicsInputs
 from ..tree.tree import LinkSubset, Tree
 from .base import Stages, StagesAdjoint, TravelAdjoint, VelocityChange, move, move_adjoint
 
@@ -45,7 +46,7 @@ class Midpoint:
             v_bar[k], vdot_bar[k] = v_bar[k] + v_mid_bar[k], 0.5 * h * v_mid_bar[k]
         cotangents = replace(adjoint.cotangents, q=adjoint.start_bar, v=v_bar)
         inputs = replace(adjoint.stages.inputs, v=v)
-        virtual = dynamics_adjoint(tree, inputs, first, AccelerationSeeds(vdot_bar, v_bar), cotangents)
+        virtual = dynamics_adjoint(tree, inputs, first, DynamicsSeeds(vdot_bar, v_bar), cotangents)
         q_bar, step_bar = workspace(tree.nq), workspace(tree.nv)
         move_adjoint(tree, adjoint.state.q, v, 0.5 * h, adjoint.start_bar, q_bar, step_bar)
         for k in loop(tree.nv):

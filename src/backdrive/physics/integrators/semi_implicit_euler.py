@@ -8,7 +8,8 @@ from typing import ClassVar
 
 from ...ir import Scalar, ScalarArray, loop, workspace
 from ..state import StateArrays, StepInputs
-from ..tree.dynamics import DynamicsInputs, forward_dynamics
+from ..tree.dynamics import forward_dynamics
+from ..tree.inputs import DynamicsInputs
 from ..tree.tree import LinkSubset, Tree
 from .base import Stages, StagesAdjoint, TravelAdjoint, VelocityChange, move, move_adjoint
 

@@ -33,6 +33,10 @@ class ProjectedGaussSeidel:
     def __post_init__(self) -> None:
         check_settings(self, "iterations")
 
+    @property
+    def recalls(self) -> bool:
+        return self.exact
+
 
 def sweep(problem: ContactProblem, impulse: Any, active: Any) -> None:
     """λ ← clip(λ - w / d), row by row, in the lanes that are `active` (mask)."""

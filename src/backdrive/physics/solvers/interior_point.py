@@ -40,6 +40,10 @@ class InteriorPoint:
     def __post_init__(self) -> None:
         check_settings(self, "max_iterations")
 
+    @property
+    def recalls(self) -> bool:
+        return False
+
 
 def solve_interior_point(problem: ContactProblem, solver: InteriorPoint) -> Scalar:
     """Fill the impulses of the system with its solution; returns the residual."""

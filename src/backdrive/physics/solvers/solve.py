@@ -18,12 +18,6 @@ SOLVES = 4  # and at most so many
 Solver = InteriorPoint | ProjectedGaussSeidel
 
 
-def recalls(contact_model: Any) -> bool:
-    """Whether an adjoint that knows the velocity after a step finds the impulses from it (`complementarity.recall`)."""
-    solver = None if contact_model is None else contact_model.solver
-    return isinstance(solver, ProjectedGaussSeidel) and solver.exact
-
-
 def solve(problem: ContactProblem, solver: Solver) -> Scalar:
     """Fill the impulses of the system, from those that it starts with; returns the residual."""
     error, exact = memory(1), True

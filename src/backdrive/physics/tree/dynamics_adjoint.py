@@ -15,12 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Protocol
 
-from ...ir import Index, Scalar, ScalarArray, is_constant, loop, memory, switch, vjp, when, workspace
+from ...ir import Index, Scalar, ScalarArray, carry, is_constant, loop, memory, switch, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import Kind
-from ..constraints.constrain_adjoint import ConstraintAdjoint
 from ..math import spatial as sp
 from ..math.arrays import accumulate, split, zero
 from ..math.spatial import BODY, Vec
@@ -240,9 +239,22 @@ class DynamicsSeeds:
     damped_bar: ScalarArray
 
 
+class ConstraintTerms(Protocol):
+    """What constraints add to the adjoint of the dynamics (`constraints.constrain_adjoint`)."""
+
+    def take_up(self, reduced: ScalarArray, /) -> None:
+        """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place."""
+
+    def add_rows(
+        self, q: ScalarArray, v: ScalarArray, virtual: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray,
+        constants_bar: ScalarArray | None,
+    ) -> None:  # fmt: skip
+        """Add the cotangents of the constraints' rows."""
+
+
 def dynamics_adjoint(
     tree: Tree, inputs: DynamicsInputs, dynamics: Dynamics, seeds: DynamicsSeeds, cotangents: Cotangents,
-    constraints: ConstraintAdjoint | None = None, acting: Scalar = 1.0,
+    constraints: ConstraintTerms | None = None, acting: Scalar = 1.0,
 ) -> ScalarArray:  # fmt: skip
     """The adjoint of `forward_dynamics`: add the cotangents of its inputs. Returns λ [nv].
 
@@ -282,6 +294,17 @@ def joint_inertia_adjoint(tree: Tree, virtual: Any, vdot: Any, damping_time: Sca
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
+
+
+def damping_rate(tree: Tree, virtual: ScalarArray, vdot: ScalarArray) -> Scalar:
+    """The derivative of -λ · (M + h D) v̇ by h."""
+    total = carry(1)
+    total[0] = 0.0
+    for i in tree.links():
+        b = tree.v_start(i)
+        for k in loop(tree.dofs(i)):
+            total[0] = total[0] - virtual[b + k] * vdot[b + k] * tree.link(i).damping
+    return total[0]
 
 
 def bodies_adjoint(tree: Tree, moments_bar: Any, constants_bar: Any) -> None:
