@@ -16,7 +16,7 @@ import numpy as np
 from ..backends import Integer, Ints, Kernel, Number, Rows, Table
 from ..ir import Known, Masked
 from . import contact_forces, rollout, rollout_adjoint, step_jacobian
-from .constraints.rows import Constraints
+from .constraints.constraints import ConstraintForm, Constraints
 from .constraints.tables import Tables
 from .integrators import SemiImplicitEuler
 from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
@@ -132,26 +132,12 @@ FORMS = {
 
 
 @dataclass(frozen=True)
-class Constraining:
-    """What a kernel must know of the constraints it is made for, besides their tables.
-
-    kinds: the kinds of pairs that there are (places in PAIRS): others need not be compiled.
-    """
-
-    dim: int
-    directions: int
-    combine: str
-    bounces: bool
-    kinds: tuple[int, ...]
-
-
-@dataclass(frozen=True)
 class Variant:
     """Which of a form's kernels: what is absent, and where the constants come from."""
 
     form: str
     scheme: Scheme | None = None
-    constraining: Constraining | None = None
+    constraining: ConstraintForm | None = None
     wrenches: bool = False
     constants_bar: bool = False
     batched: bool = False  # constants per environment
@@ -223,7 +209,7 @@ def make_kernel(
                     name: getattr(tables, name) for name in ("nslot", "nsingle", "grounded")
                 }
             table = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
-            constraints = Constraints(**vars(constraining), **counts, **table, constants=array)
+            constraints = Constraints(constraining, **counts, **table, constants=array)
             tree = replace(tree, constraints=constraints)
         a |= dict.fromkeys(absent & {*form.reads, *form.writes})
         if form.rows is None:

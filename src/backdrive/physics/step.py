@@ -165,7 +165,7 @@ def step_through_impacts(
         numbers[4] = numbers[4] + select(going, to_float(i + 1) * modes, 0.0)
     fallbacks = select(impacts.going, 1.0, impacts.fallbacks[0])  # or the step did not get to its end
     counts = (impacts.count[0], fallbacks, impacts.simultaneous[0], impacts.guarded[0])
-    return StepStatus(*(numbers[k] for k in range(5)), *counts)
+    return StepStatus._make((*(numbers[k] for k in range(5)), *counts))
 
 
 def most_impacts(tree: Tree) -> Index:

@@ -32,6 +32,7 @@ from .integrators.base import StagesAdjoint, move_adjoint
 from .math import spatial as sp
 from .math.arrays import add_to, axpy, copy, zero
 from .math.linear import TILE
+from .math.spatial import Vec
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .step import Substep, most_substeps, pass_substep, substep
@@ -161,7 +162,8 @@ class SubstepAdjoint:
             vdot_bar = workspace(nv)
             for k in loop(nv):
                 vdot_bar[k] = times.unit * v_next_bar[k]
-            inside, rate = replace(cotangents, q=start_bar, v=v_stage_bar), 0.0
+            inside = replace(cotangents, q=start_bar, v=v_stage_bar)
+            rate: Scalar = 0.0
             if constraints is not None:
                 rate = correction_adjoint(tree, dynamics, constraints, stage_inputs, move_bar, inside)
             seeds = DynamicsSeeds(vdot_bar, v_bar)
@@ -269,7 +271,7 @@ def constrained_dynamics(
         caused = sp.scale(1.0 / unit, outcome.caused.get(i + 1, 6))
         free = sp.scale(acting, dynamics.accelerations.get(i + 1, 6))
         accelerations.put(i + 1, sp.add(free, caused))
-    weight = dynamics.accelerations.get(0, 6)
+    weight: Vec = dynamics.accelerations.get(0, 6)
     if rests:
         frames, weight = frames.slowed(tree, acting), sp.scale(acting, weight)
     accelerations.put(0, weight)

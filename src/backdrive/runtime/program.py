@@ -18,9 +18,10 @@ from ..backends import Executable, Number, Rows, Table, run
 from ..backends.llvm_cpu.ahead import ahead
 from ..backends.llvm_cpu.launch import float_bits, scratch_memory
 from ..backends.llvm_cpu.target import host
+from ..physics.constraints.constraints import ConstraintForm
 from ..physics.constraints.forces import FORCE
 from ..physics.constraints.tables import constraint_tables
-from ..physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
+from ..physics.kernels import FORMS, Variant, make_kernel, rolled_kernel
 from ..physics.policy import Watching
 from ..physics.rollout import STATUS, status_size
 from ..physics.scheme import Scheme
@@ -184,12 +185,12 @@ class Program:
         """Numbers of a step's status."""
         return STATUS[-1] if self.sparse is not None else status_size(self.scheme, self.tables is not None)
 
-    def _constraining(self, parameters: str) -> Constraining | None:
+    def _constraining(self, parameters: str) -> ConstraintForm | None:
         if self.tables is None:
             return None
         model, bounces = self.model, self._bounces(parameters)
         directions = 1 if model.dim == 2 else self.directions
-        return Constraining(model.dim, directions, model.combine, bounces, self.tables.kinds)
+        return ConstraintForm(model.dim, directions, model.combine, bounces, self.tables.kinds)
 
     def _bounces(self, parameters: str) -> bool:
         """Whether restitution must be looked at."""

@@ -71,7 +71,7 @@ def key_of_code(text: str, *parts: Any) -> str:
 
 
 def load(key: str, linked: bool = False) -> Entry | None:
-    """The entry of a kernel or of its code, if a sound file of a trusted place has it; linked: no further link counts."""
+    """The entry of a kernel or of its code, if a sound file in a trusted place has it. linked: links do not count."""
     if not _trusted_directory(create=False):
         return None
     try:

@@ -28,10 +28,11 @@ from ..math.spatial import Vec
 from ..scheme import StepContext
 from ..tree.poses import pose_of
 from .bias import LIMIT_SLOP, SLOP, contact_bias, gap_bias, violation
+from .constraints import Support
 from .correction import reachable
 from .delassus import INFINITE, ContactProblem
 from .outcome import FreeMotion
-from .rows import Row, Support, contact_rows, equality_row, friction_share, is_angular, joint_row, material, row_speed
+from .rows import Row, contact_rows, equality_row, friction_share, is_angular, joint_row, material, row_speed
 
 LIMIT_MARGIN = 0.05  # rad or m; a joint this close to its limit has a row for it, sooner if it approaches fast
 

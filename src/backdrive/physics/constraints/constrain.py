@@ -58,9 +58,8 @@ def constrain(
     `motion`; they are then followed to it.
     """
     tree, solver, nv = ctx.tree, ctx.contact_model.solver, ctx.tree.nv
-    constraints, has_single_rows = tree.constraints, not is_constant(tree.constraints.nsingle, 0)
-    q = None
-    if has_single_rows:
+    constraints, q = tree.constraints, None
+    if not is_constant(constraints.nsingle, 0):  # there may be rows that depend on q directly
         q = memory(tree.nq)
         copy(tree.nq, motion.q, q)
     links = link_motions(tree, motion, impacts)
@@ -73,7 +72,7 @@ def constrain(
     copy(nv, motion.free, v_next)
     rows = RowAssembler(ctx, motion._replace(free=v_next), links, problem, impacts)
     limits = None
-    if has_single_rows:
+    if q is not None:
         rows.equalities()
         rows.joint_frictions()
         first_limit = problem.count

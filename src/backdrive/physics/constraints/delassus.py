@@ -19,7 +19,8 @@ from ..math.spatial import Vec
 from ..tree.dynamics import Factors
 from ..tree.kinematics import Frames
 from ..tree.tree import Tree
-from .rows import ChainSegment, Constraints, Row, Support
+from .constraints import ChainSegment, Constraints, Support
+from .rows import Row
 from .warm_start import WarmStart
 
 INFINITE = 1e30  # a bound that no impulse reaches

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from ...ir import Mask, Scalar, ScalarArray, carry, loop, select
 from ..math import spatial as sp
+from ..math.spatial import Vec
+from .constraints import Constraints
 from .outcome import ConstraintOutcome
-from .rows import Constraints, contact_rows
+from .rows import contact_rows
 
 FORCE = 6  # numbers of a contact slot: force (N, on the first shape of its pair), and the point (m) at which it acts
 
@@ -29,7 +31,7 @@ def add_forces(
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
         rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
         before = forces.get(slot, FORCE)
-        force = before[:3]
+        force: Vec = before[:3]
         for k, row in enumerate(rows):
             force = sp.add(force, sp.scale(share * problem.impulse[first + k], row.force))
         total = (*force, *rows[0].point)

@@ -24,9 +24,10 @@ from ..math.spatial import Vec
 from ..tree.poses import pose_of, pose_size
 from .assemble import nearest_limit, signed
 from .bias import LIMIT_SLOP, SLOP, contact_bias, gap_bias
+from .constraints import Support
 from .correction import damping, reachable
 from .forces import FORCE
-from .rows import Row, Support, contact_rows, equality_row, friction_share, joint_row, material, row_speed
+from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 
 if TYPE_CHECKING:
     from .constrain_adjoint import ConstraintAdjoint

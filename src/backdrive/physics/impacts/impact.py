@@ -29,8 +29,9 @@ from ...ir import (
     when,
     while_any,
 )
+from ..constraints.constraints import Constraints
 from ..constraints.delassus import ContactProblem
-from ..constraints.rows import Constraints, contact_rows, material, row_speed
+from ..constraints.rows import contact_rows, material, row_speed
 from ..constraints.warm_start import Marks
 from ..geometry.collision import TOUCH, Contacts
 from ..integrators import Integrator
