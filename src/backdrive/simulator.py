@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from .contacts import Contacts
 from .model import Model, State
+from .physics import solvers
 from .physics.constraints.constrain import RigidContact
 from .physics.integrators.integrate import Integrator, Midpoint, SemiImplicitEuler
-from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
-from .physics.solvers.interior_point import InteriorPoint
-from .physics.solvers.solve import Solver
+from .physics.solvers import ProjectedGaussSeidel, Solver
 from .physics.step import Scheme
 from .physics.tree.poses import POSE
 from .policy import MLP, Policy, Sensor
@@ -104,8 +103,8 @@ class Simulator(nn.Module):
             integrator = SemiImplicitEuler()
         if not isinstance(integrator, SemiImplicitEuler | Midpoint):
             raise TypeError(f"integrator must be SemiImplicitEuler() or Midpoint(), got {integrator!r}")
-        if solver is not None and not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
-            raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
+        if solver is not None:
+            solvers.check(solver)
         if impacts not in (True, False, "auto"):
             raise ValueError(f"impacts must be True, False or 'auto', got {impacts!r}")
         if impacts is True and dtype != torch.float64:

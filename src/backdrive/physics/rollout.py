@@ -11,7 +11,6 @@ from .constraints.warm_start import WarmStart
 from .math.arrays import add_to, copy, gradient_memory, local, zero
 from .math.spatial import BODY
 from .policy import GivenControls, PolicyNetwork
-from .solvers.solve import recalls
 from .step import Scheme, step
 from .step_adjoint import step_adjoint
 from .tree.bodies import body_moments
@@ -174,7 +173,9 @@ class BackwardSweep:
         self.driver, self.wrenches, self.wrenches_bar = driver, wrenches, wrenches_bar
         self.bodies = body_moments(tree)
         self.after = None  # v after the step that is next on the way
-        if last_v is not None and tree.constraints is not None and recalls(scheme.contact_model):
+        contact_model = scheme.contact_model
+        recalls = contact_model is not None and contact_model.solver.recalls
+        if last_v is not None and tree.constraints is not None and recalls:
             self.after = memory(tree.nv)
             copy(tree.nv, last_v, self.after)
         self.q_bar, self.v_bar = memory(tree.nq), memory(tree.nv)

@@ -399,7 +399,7 @@ def time_adjoint(
     for _ in when(problem.count > 0):
         speeds, reduced = memory(tree.constraints.nimpulse + TILE), memory(tree.nv)
         copy(tree.nv, now.dynamics.reduced, reduced)
-        problem.speeds(reduced, speeds)
+        problem.delassus.speeds(reduced, speeds)
         for r in loop(problem.count):
             y, mode = constraints.multiplier[r], constraints.mode[r]
             bound = select(mode < 0.0, problem.low[r], problem.high[r])

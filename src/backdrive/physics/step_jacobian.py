@@ -12,7 +12,7 @@ from typing import Any
 
 from ..ir import Scalar, loop, memory, select, switch, to_float, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
-from .constraints.correction import correction_matrix
+from .constraints.correction import factor_correction
 from .math.arrays import copy, local, zero
 from .rollout import ControlSource, no_impulses
 from .step import Scheme, substep
@@ -44,7 +44,7 @@ def jacobians(
         pushed = memory(nv * nv)
         zero(nv * nv, pushed)
         for _ in when(outcome.corrected[0] > 0):
-            correction_matrix(outcome.problem, outcome.pushes)
+            factor_correction(outcome.problem, outcome.pushes)
             for k in loop(rows):
                 q_bar, v_bar, move_bar = memory(nq), workspace(nv), unit_vector(nv, k)
                 zero(nq, q_bar)

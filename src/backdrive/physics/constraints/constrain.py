@@ -35,21 +35,22 @@ from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
 from ..math.linear import TILE
 from ..math.spatial import Vec
+from ..solvers import Solver
+from ..solvers.active_set import CLAMPED, INFINITE
 from ..solvers.complementarity import bounds
-from ..solvers.solve import Solver, solve
 from ..tree.dynamics import Dynamics, expand
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_of, pose_size
 from ..tree.tree import Tree
 from .correction import correct, reachable
-from .delassus import INFINITE, ContactProblem, Mobility
+from .delassus import RootFrameFactors
+from .problem import ContactProblem, RowData
 from .rows import Constraints, Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 from .warm_start import WarmStart
 
 SLOP = 1e-4  # penetration of so much of the smaller shape's size is closed like a gap: by velocities
 LIMIT_SLOP = 1e-4  # rad or m, likewise
 LIMIT_MARGIN = 0.05  # limits count from so close on, rad or m; wider for what approaches fast
-ABOUT = 1e-6  # so close to a bound, relative to it, an impulse is at it
 
 
 @dataclass(frozen=True)
@@ -133,10 +134,10 @@ def constrain(
         velocities.append(after)
     width = pose_size(len(velocities))
     poses = link_poses(tree, q, *velocities, indexed=True)
-    mobility = Mobility(tree, dynamics.frames, dynamics.factors, constraints.dim)
-    problem = outcome.problem = ContactProblem(constraints, mobility, nv, impulses, after is not None)
-    if after is not None:
-        problem.known[0] = select(is_finite(after[0]), 1.0, 0.0)
+    factors = RootFrameFactors(tree, dynamics.frames, dynamics.factors, constraints.dim)
+    problem = outcome.problem = ContactProblem(constraints, factors, nv, impulses, after is not None)
+    if problem.v_next_known is not None:
+        problem.v_next_known[0] = select(is_finite(after[0]), 1.0, 0.0)
     reach = times.left if impacts is None else times.h
     if contacts is None:
         outcome.contacts = find_contacts(constraints, poses, width, reach, impacts is not None)
@@ -155,10 +156,10 @@ def constrain(
         builder.joint_frictions()
         outcome.first_limit = problem.count
         outcome.limits, outcome.limit_count = builder.limits(outcome.q)
-        problem.fill_columns(1)
+        problem.delassus.fill_columns(1)
     outcome.first_contact = problem.count
     builder.contacts(outcome.contacts)
-    problem.fill_columns(constraints.block, constraints.grounded)
+    problem.delassus.fill_columns(constraints.block, constraints.grounded)
     if adjoint:
         outcome.caused, outcome.pseudo_caused = (memory((tree.nlink + 1) * 6) for _ in range(2))
         zero((tree.nlink + 1) * 6, outcome.caused)
@@ -175,14 +176,13 @@ def constrain(
     for _ in when(problem.count > 0):
         rows = problem.count
         problem.close()
-        problem.couple()
         if impacts is not None and constraints.bounces:
             numbers[0] = solve_without_gain(
                 impacts, problem, solver, outcome.contacts, outcome.first_contact, builder.bounce, outcome.rebound
             )  # fmt: skip
         else:
-            numbers[0] = solve(problem, solver)
-        impulses.keep(rows, problem.place, problem.impulse, going)
+            numbers[0] = solver.solve(problem)
+        impulses.keep(rows, problem.slot, problem.impulse, going)
         apply(tree, dynamics, q, problem, problem.impulse, outcome.after, outcome.caused)
         if not adjoint:
             numbers[1], numbers[2] = builder.touching(contacts or outcome.contacts, outcome.first_contact)
@@ -203,7 +203,7 @@ def constrain(
                 outcome.move[k] = outcome.move[k] + outcome.pseudo[k]
             if not adjoint:
                 for r in loop(problem.count):
-                    numbers[3] = numbers[3] + select(outcome.pushes[r] > 0.5, 3.0 * to_float(problem.place[r] + 1), 0.0)
+                    numbers[3] = numbers[3] + select(outcome.pushes[r] > 0.5, 3.0 * to_float(problem.slot[r] + 1), 0.0)
     outcome.residual, outcome.touching, outcome.depth, outcome.modes = (numbers[k] for k in range(4))
     return outcome
 
@@ -215,10 +215,10 @@ def mode_number(problem: ContactProblem, rows: Any, bounces: bool) -> Scalar:
     for r in loop(rows):
         low, high = bounds(problem, problem.impulse, r)
         x = problem.impulse[r]
-        code = select(x <= low + ABOUT * absolute(low), 0.0, select(x >= high - ABOUT * high, 2.0, 1.0))
+        code = select(x <= low + CLAMPED * absolute(low), 0.0, select(x >= high - CLAMPED * high, 2.0, 1.0))
         if bounces:
-            code = code + 6.0 * problem.hits[r]
-        total[0] = total[0] + code * to_float(problem.place[r] + 1)
+            code = code + 6.0 * problem.bounces[r]
+        total[0] = total[0] + code * to_float(problem.slot[r] + 1)
     return total[0]
 
 
@@ -227,7 +227,7 @@ def apply(
 ) -> None:
     """velocity += A⁻¹ Jᵀ λ, and the motions of the links that this is (over links) to `caused`, if that is not None."""
     reduced, change = memory(tree.nv), workspace(tree.nv)
-    problem.effect(impulse, reduced)
+    problem.delassus.effect(impulse, reduced)
     z = local(tree.nv, reduced)
     motions = expand(tree, dynamics.frames, dynamics.factors, z)
     turn(tree, q, z, change, back=True)
@@ -256,7 +256,7 @@ def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, go
     if outcome.limit_count is not None:
         singles = forces.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            place = problem.place[r]
+            place = problem.slot[r]
             singles[place] = singles[place] + select(going, share * problem.impulse[r], 0.0)
 
 
@@ -272,7 +272,7 @@ def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: 
             total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limit_count is not None:
         for r in loop(outcome.first_contact):
-            bar = forces_bar.at(constraints.nslot * FORCE)[problem.place[r]]
+            bar = forces_bar.at(constraints.nslot * FORCE)[problem.slot[r]]
             total[0] = total[0] + problem.impulse[r] * bar
     return total[0]
 
@@ -315,7 +315,7 @@ class Builder:
             self.regularisation = impacts.regularisation(contact_model.regularisation)
 
     def _add(self, support: Any, rows: list[Row], on: list[Any], place: Any, **numbers: Any) -> None:
-        self.problem.add(self.poses, self.width, support, rows, on, place, **numbers)
+        self.problem.add(self.poses, self.width, RowData(support, rows, on, place, **numbers))
 
     def _speed(self, row: Row, support: Any, velocity: int = 0) -> Scalar:
         """J v, for the velocities that the poses have twists of."""
@@ -347,9 +347,9 @@ class Builder:
                     places = [self.poses.get(link, self.width)[:12] for link in (support.a, support.b)]
                     row, error = equality_row(each, record, *places)
                     self._add(
-                        support, [row], [True], i, speeds=[self._speed(row, support)], after=[0.0],
-                        extra=[self._extra(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE], high=[INFINITE],
-                        mu=[0.0], violation=reachable(error),
+                        support, [row], [True], i, speeds=[self._speed(row, support)], speeds_next=[0.0],
+                        compliance=[self._extra(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE],
+                        high=[INFINITE], mu=[0.0], violation=reachable(error),
                     )  # fmt: skip
 
     def _joint(self, link: Any, kind: Any, support: Any) -> tuple[Row, Scalar]:
@@ -369,8 +369,8 @@ class Builder:
             row, extra = self._joint(link, kind, support)
             most, (speed, after) = self.times.h * constraints.joint_friction(i), self._joint_speeds(support)
             self._add(
-                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed], after=[after],
-                extra=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed], speeds_next=[after],
+                compliance=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
             )  # fmt: skip
 
     def limits(self, q: Any) -> tuple[Any, Any]:
@@ -393,8 +393,8 @@ class Builder:
                 count[0] = count[0] + 1
                 (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
                 self._add(
-                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias], after=[after + bias],
-                    extra=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias], speeds_next=[after + bias],
+                    compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
                 )  # fmt: skip
         return numbers, count
 
@@ -424,9 +424,9 @@ class Builder:
             after = [self._speed_after(row, support) for row in rows]
             self._add(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
-                speeds=[speeds[0] + bias, *speeds[1:]], after=[after[0] + bias, *after[1:]], extra=[extra] * (1 + m),
-                low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
-                violation=violation(touch.gap, slop), hits=hits,
+                speeds=[speeds[0] + bias, *speeds[1:]], speeds_next=[after[0] + bias, *after[1:]],
+                compliance=[extra] * (1 + m), low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
+                violation=violation(touch.gap, slop), bounces=hits,
             )  # fmt: skip
 
     def touching(self, contacts: Contacts, first: Any) -> tuple[Scalar, Scalar]:

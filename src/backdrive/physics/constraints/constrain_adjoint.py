@@ -40,7 +40,8 @@ from ..math import spatial as sp
 from ..math.arrays import accumulate, add_to, copy, split, zero
 from ..math.linear import TILE, solve_lu_transposed
 from ..math.spatial import Vec
-from ..solvers.complementarity import diagonal, mode_matrix, modes, speeds_after
+from ..solvers.active_set import INFINITE
+from ..solvers.complementarity import evaluate_speeds, factor_active_set, find_active_set
 from ..tree.dynamics import Dynamics, expand, reduce
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_of, pose_size
@@ -57,8 +58,7 @@ from .constrain import (
     nearest_limit,
     signed,
 )
-from .correction import correction_matrix, damping, reachable
-from .delassus import INFINITE
+from .correction import damping, factor_correction, reachable
 from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 
 
@@ -208,7 +208,7 @@ class RowPower:
             contact = ContactNumbers(
                 [self._numbers(first + k) for k in range(constraints.block)],
                 on,
-                self.outcome.problem.hits[first] > 0.5 if constraints.bounces else False,
+                self.outcome.problem.bounces[first] > 0.5 if constraints.bounces else False,
                 self.outcome.rebound[0],
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
@@ -271,7 +271,7 @@ class ConstraintAdjoint:
         """forces_bar: gradient with respect to λ / unit and its point, as `contact.add_forces` orders them, or None.
 
         apart: positions and velocities are differentiated apart, and several times: who calls has their matrices
-        factored before (`contact.correction_matrix`, `find_modes`).
+        factored before (`correction.factor_correction`, `find_modes`).
         """
         self.tree, self.contact_model, self.outcome, self.times = tree, contact_model, outcome, times
         self.forces_bar, self.apart = forces_bar, apart
@@ -293,17 +293,17 @@ class ConstraintAdjoint:
         mode = self.mode
         for _ in when(problem.count > 0):
             speed = memory(most)
-            speeds_after(problem, problem.impulse, speed)
-            modes(problem, problem.impulse, speed, mode)
+            evaluate_speeds(problem, problem.impulse, speed)
+            find_active_set(problem, problem.impulse, speed, mode)
             others, least = carry(1), self.contact_model.solver.tolerance / problem.unit[0]
             others[0] = 0.0
             for r in loop(problem.count):
                 # What only touches, and carries no more than rounding, is free to part: always, not now and then.
                 idle = (problem.high[r] >= INFINITE) & (problem.low[r] == 0.0) & (absolute(speed[r]) <= least)
-                mode[r] = select(idle & (diagonal(problem, r) * problem.impulse[r] <= least), -1.0, mode[r])
+                mode[r] = select(idle & (problem.diagonal[r] * problem.impulse[r] <= least), -1.0, mode[r])
                 others[0] = others[0] + absolute(mode[r] - problem.factored[r])
             for _ in when(any_lane(others[0] > 0.0)):  # else the solver's last factors are those of the solution
-                mode_matrix(problem, mode)
+                factor_active_set(problem, mode)
 
     def take_up(self, reduced: Any) -> None:
         """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
@@ -311,7 +311,7 @@ class ConstraintAdjoint:
         if not self.apart:
             self.find_modes()
         for _ in when(problem.count > 0):
-            problem.speeds(reduced, self.multiplier)
+            problem.delassus.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
             self._share(reduced, self.multiplier, lambda r: self.mode[r] == 0.0)
@@ -329,16 +329,16 @@ class ConstraintAdjoint:
             return
         singles = self.forces_bar.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.place[r]]
+            impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.slot[r]]
 
     def _share(self, reduced: Any, multiplier: Any, free: Callable[[Any], Any]) -> None:
         """Bᵀ y = λ̄ with the factored B and λ̄ = J A⁻¹ w (`multiplier`); what the free rows take up is subtracted."""
         problem = self.outcome.problem
-        solve_lu_transposed(problem.B, problem.count, multiplier)
+        solve_lu_transposed(problem.delassus.B, problem.count, multiplier)
         taken = memory(problem.constraints.nimpulse + TILE)
         for r in loop(problem.count):
             taken[r] = select(free(r), -multiplier[r], 0.0)
-        problem.add_effect(taken, reduced)
+        problem.delassus.add_effect(taken, reduced)
 
     def correct(self, dynamics: Dynamics, q: Any, move_bar: Any) -> tuple[Any, Any]:
         """Of p = A⁻¹ Jᵀ π, from the gradient with respect to it: the virtual motion n [nv] and its twists (over links),
@@ -351,8 +351,8 @@ class ConstraintAdjoint:
         turn(tree, q, move_bar, w)
         reduce(tree, dynamics.frames, dynamics.factors, w, reduced)
         if not self.apart:
-            correction_matrix(problem, outcome.pushes)
-        problem.speeds(reduced, self.correction_multiplier)
+            factor_correction(problem, outcome.pushes)
+        problem.delassus.speeds(reduced, self.correction_multiplier)
         self._share(reduced, self.correction_multiplier, lambda r: outcome.pushes[r] > 0.5)
         motions = expand(tree, dynamics.frames, dynamics.factors, reduced)
         turn(tree, q, reduced, virtual, back=True)

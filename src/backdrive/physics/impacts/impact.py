@@ -29,16 +29,16 @@ from ...ir import (
     when,
     while_any,
 )
-from ..constraints.delassus import ContactProblem
+from ..constraints.problem import ContactProblem
 from ..constraints.rows import Constraints, contact_rows, material, row_speed
-from ..constraints.warm_start import Marks
+from ..constraints.warm_start import SlotSet
 from ..geometry.collision import TOUCH, Contacts
 from ..integrators.integrate import Integrator, Midpoint
 from ..math import spatial as sp
 from ..math.arrays import zero
-from ..math.linear import TILE, multiply
+from ..math.linear import TILE
 from ..math.spatial import Vec
-from ..solvers.solve import Solver, solve
+from ..solvers import Solver
 from ..tree.poses import pose_of
 from ..tree.tree import Tree
 
@@ -71,7 +71,7 @@ class Impacts:
         self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
         self.roots, self.acceleration = memory(2), memory(tree.nv)
         self.role, self.approach, self.patience, self.push = (memory(tree.constraints.nslot) for _ in range(4))
-        self.loaded, self.struck = (Marks(tree.constraints.nslot) for _ in range(2))
+        self.loaded, self.struck = (SlotSet(tree.constraints.nslot) for _ in range(2))
         self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
 
@@ -256,7 +256,7 @@ def solve_without_gain(
         """Σ λ (c + W λ / 2), c: speeds before; relative to Σ |λ c|."""
         for r in loop(n):
             speed[r] = 0.0
-        multiply(problem.W, n, problem.impulse, speed)
+        problem.delassus.apply(problem.impulse, speed, n)
         total = carry(2)
         total[0], total[1] = 0.0, 1e-300
         for r in loop(n):
@@ -270,7 +270,7 @@ def solve_without_gain(
     for _ in while_any(lambda: going[0] > 0.0, HALVINGS):
         for r in loop(n):
             kept[r] = problem.impulse[r]
-        now, again = solve(problem, solver), going[0] > 0.0
+        now, again = solver.solve(problem), going[0] > 0.0
         error[0] = select(again, now, error[0])
         for r in loop(n):
             problem.impulse[r] = select(again, problem.impulse[r], kept[r])
