@@ -10,7 +10,7 @@ from .constraints.constrain import Constrained, RigidContact, Times, add_forces,
 from .constraints.warm_start import WarmStart
 from .geometry.collision import Contacts, find_contacts
 from .impacts.impact import Impacts
-from .impacts.time_of_impact import advance, first_impact
+from .impacts.time_of_impact import SubstepMotion, first_impact
 from .integrators.integrate import Integrator, Midpoint, move
 from .math.arrays import axpy, copy, zero
 from .math.spatial import Vec
@@ -198,20 +198,19 @@ def pass_substep(tree: Tree, scheme: Scheme, impacts: Impacts, now: Substep, q: 
     copy(tree.nq, q, start)
     again = impacts.weigh(outcome.contacts, outcome.problem, outcome.first_contact)
     flies = going & ~hitting & ~again
-    found, time = first_impact(
-        tree, scheme.integrator, impacts, contacts, start, before, outcome.after, pseudo, duration, flies
-    )  # fmt: skip
+    motion = SubstepMotion(tree, scheme.integrator, start, before, outcome.after, pseudo)
+    found, time = first_impact(motion, impacts, contacts, duration, flies)
     late = (impacts.hit[0] >= 0.0) & (time <= 0.0) & (impacts.late[0] > 0.5)
     length = select(flies, select(found, time, impacts.left[0]), 0.0)
     part = select(hitting & going, 1.0, select(flies, length / select(flies, duration, 1.0), 0.0))
     moved = memory(tree.nq)
-    advance(tree, scheme.integrator, start, before, outcome.after, pseudo, part, length, moved, v)
+    motion.advance(part, length, moved, v)
     for k in loop(tree.nq):
         q[k] = select(flies, moved[k], start[k])
     for k in loop(nv):
         v[k] = select(going & ~again, v[k], before[k])
         acceleration = (outcome.after[k] - before[k]) / select(flies, duration, 1.0)
         impacts.acceleration[k] = select(found, acceleration, impacts.acceleration[k])
-    impacts.end_stretch(again, found, length, HITS * tree.nlink + MORE_HITS)
+    impacts.end_substep(again, found, length, HITS * tree.nlink + MORE_HITS)
     returns = found & (impacts.returns[0] > 0.5)
     return Passage(going & ~again, length, part, found, impacts.hit[0], found & ~late, returns)

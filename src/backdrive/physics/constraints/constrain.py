@@ -30,7 +30,8 @@ from ...ir import (
 from ...schema import layout
 from ...schema.layout import EqualityKind, Kind
 from ..geometry.collision import TOUCH, Contacts, find_contacts, follow_contacts
-from ..impacts.impact import Impacts, solve_without_gain
+from ..impacts.energy_guard import Rebounds, solve_without_gain
+from ..impacts.impact import Impacts
 from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
 from ..math.linear import TILE
@@ -177,9 +178,8 @@ def constrain(
         rows = problem.count
         problem.close()
         if impacts is not None and constraints.bounces:
-            numbers[0] = solve_without_gain(
-                impacts, problem, solver, outcome.contacts, outcome.first_contact, builder.bounce, outcome.rebound
-            )  # fmt: skip
+            rebounds = Rebounds(outcome.contacts, outcome.first_contact, builder.bounce, outcome.rebound)
+            numbers[0] = solve_without_gain(impacts, problem, solver, rebounds)
         else:
             numbers[0] = solver.solve(problem)
         impulses.keep(rows, problem.slot, problem.impulse, going)
@@ -410,7 +410,7 @@ class Builder:
             speeds = [self._speed(row, support) for row in rows]
             before, hits = 0.0, False
             if constraints.bounces and self.impacts is not None:
-                before, hits = self._speed(rows[0], support, 1), self.impacts.role[slot] > 1.5
+                before, hits = self._speed(rows[0], support, 1), self.impacts.bounces(slot)
                 self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
             elif constraints.bounces:
                 before = self._speed(rows[0], support, 1)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 from ...ir import Scalar, switch
 from ..math import spatial as sp
@@ -22,10 +22,16 @@ from ..tree.tree import LinkSubset, Tree
 class SemiImplicitEuler:
     """First order, good energy behaviour; what MuJoCo's Euler integrator does."""
 
+    share: ClassVar[float] = 1.0  # part of the step during which positions move with the new velocities
+    predicts: ClassVar[bool] = False  # whether constraints are found at a predicted midpoint configuration
+
 
 @dataclass(frozen=True)
 class Midpoint:
     """Second order, and exact for constant forces; about 1.5 times the work of a semi-implicit Euler step."""
+
+    share: ClassVar[float] = 0.5
+    predicts: ClassVar[bool] = True
 
 
 Integrator = SemiImplicitEuler | Midpoint
