@@ -25,8 +25,8 @@ MOST_SOLVES = 50
 class Rebounds(NamedTuple):
     """The contacts that bounce in a contact problem.
 
-    contacts, first: the contacts of the problem, and their first row. bounce [nslot]: e v⁻ (m/s) in the speed b of every
-    contact that bounces, else 0. kept [1]: the part of restitution that is kept; set by the energy guard.
+    contacts, first: the contacts of the problem, and their first row. bounce [nslot]: the term e v⁻ (m/s) in the speed
+    b of a contact that bounces; 0 for others. kept [1]: the part of restitution that is kept; set by the energy guard.
     """
 
     contacts: Contacts

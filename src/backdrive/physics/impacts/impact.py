@@ -63,8 +63,8 @@ LEAST_RESTITUTION = 1e-9
 # Regularisation of an impact of one contact, and of several at once, relative to the inverse mass they act on.
 SINGLE_REGULARISATION, SEVERAL_REGULARISATION = 1e-13, 1e-11
 
-# The role of a contact in a substep: it takes no part; it takes part without bouncing (it rests, or hits inelastically);
-# it bounces.
+# The role of a contact in a substep: it takes no part; it takes part without bouncing (it rests, or its impact is
+# inelastic); it bounces.
 ABSENT, HOLDING, BOUNCING = 0.0, 1.0, 2.0
 
 # The twists that a pose has in `Impacts.classify`: of the velocities ahead, and at the start of the substep.
@@ -229,8 +229,8 @@ class Impacts:
         )
         pressing = maximum(-select(hitting, ahead, (ahead - speed) / select(hitting, 1.0, duration)), 0.0)
         size = constraints.pair_size(p)
-        # Pressing forces a end the rebounds of a bouncing ball after a time of 2 e v / (1 - e) a in all. If that is less
-        # than a step, the ball comes to rest instead.
+        # All rebounds of a ball that hits at speed v, and that forces press with acceleration a, take the time
+        # 2 e v / (1 - e) a together. If that is less than a step, the ball comes to rest at once.
         share = clip((1.0 - e) / maximum(e, LEAST_RESTITUTION), LEAST_REST_SHARE, MOST_REST_SHARE)
         self.rest_share[slot] = share
         least = self.h * pressing * self.rest_share[slot]
@@ -238,8 +238,8 @@ class Impacts:
         return contact, (support.root_a, support.root_b)
 
     def _rests(self, contact: Approach, duration: Scalar) -> Mask:
-        """Whether a contact rests in the substep: if it would hit too slowly to bounce; and if it touches, until `weigh`
-        has found what it carries."""
+        """Whether a contact rests in the substep: it would hit too slowly to bounce; or it touches, and `weigh` has not
+        found yet that it does not rest."""
         gap, size, speed, least = contact.gap, contact.size, contact.speed, contact.least
         slow = speed * speed + 2.0 * contact.pressing * maximum(gap, 0.0) <= least * least
         struck = contact.on & self.struck.has(contact.slot)

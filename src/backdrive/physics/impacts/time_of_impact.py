@@ -110,8 +110,8 @@ def first_impact(
 class ImpactSearch:
     """The search for the time of impact in a substep, by root bracketing. Numbers are arrays of one element, in s.
 
-    t: the time looked at. low, high: the bracket: no gap is closed at `low`, and one closes before `high`, or may. node:
-    the next node. The stages follow each other by what the gaps at time t say:
+    t: the time looked at. low, high: the bracket; no gap is closed at `low`, and one closes before `high`, or may.
+    node: the next node. The gaps at time t decide the next stage and the next time:
 
         stage     gaps at t                                     bracket     next stage   next t
         SEEK      open, and were open since `low`               low = t     SEEK         node, or the one after it
