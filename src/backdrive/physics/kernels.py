@@ -18,7 +18,7 @@ from ..ir import Known, Masked
 from . import contact_forces, rollout
 from . import step_jacobian as jacobian
 from .constraints.rows import Constraints
-from .constraints.tables import Tables
+from .constraints.tables import ConstraintTables
 from .integrators.integrate import SemiImplicitEuler
 from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
 from .step import Scheme
@@ -168,7 +168,7 @@ DRIVING = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar")  #
 
 
 def make_kernel(
-    variant: Variant, model: Any = None, varying: np.ndarray | None = None, tables: Tables | None = None
+    variant: Variant, model: Any = None, varying: np.ndarray | None = None, tables: ConstraintTables | None = None
 ) -> Kernel:
     """Rolled (without a model), or specialised to a model of which only the `varying` constants are read.
 
