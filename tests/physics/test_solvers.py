@@ -3,7 +3,9 @@
 A problem is W, b and bounds as arrays, in the form in which the solvers see a `ContactProblem`.
 """
 
+import dataclasses
 import itertools
+import re
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -15,6 +17,7 @@ from hypothesis import strategies as st
 
 import backdrive as bd
 from backdrive.ir import Floats
+from backdrive.physics import solvers
 from backdrive.physics.math.linear import multiply, padded
 from backdrive.physics.solvers.active_set import INFINITE, NO_ACTIVE_SET
 from backdrive.physics.solvers.complementarity import residual
@@ -292,3 +295,21 @@ def test_few_sweeps_say_that_they_are_few():
     problem.b[:] = -1.0
     _, error = problem.solve(bd.ProjectedGaussSeidel(iterations=1, exact=False))
     assert error > 1e-6
+
+
+def test_what_is_no_solver():
+    solvers.check(bd.InteriorPoint())
+    with pytest.raises(
+        TypeError, match=r"solver must be InteriorPoint\(\.\.\.\) or ProjectedGaussSeidel\(\.\.\.\), got 3"
+    ):
+        solvers.check(3)
+
+
+def test_registered_solvers_keep_to_the_protocol():
+    """Settings are fields, since the repr of a solver is part of the key of compiled kernels."""
+    for solver in (each() for each in solvers.SOLVERS):
+        fields = {field.name for field in dataclasses.fields(solver)}
+        assert {"tolerance", "erp", "cfm"} <= fields
+        assert isinstance(solver.recalls, bool) and callable(solver.solve)
+        assert hash(solver) == hash(dataclasses.replace(solver))
+    assert bd.ProjectedGaussSeidel().recalls and not bd.ProjectedGaussSeidel(exact=False).recalls
