@@ -32,8 +32,7 @@ from .model import (
     load,
 )
 from .physics.integrators import Midpoint, SemiImplicitEuler
-from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
-from .physics.solvers.interior_point import InteriorPoint
+from .physics.solvers import InteriorPoint, ProjectedGaussSeidel
 from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed

@@ -12,11 +12,10 @@ from torch import Tensor, nn
 
 from .contacts import Contacts
 from .model import Model, State
-from .physics.integrators import Integrator, Midpoint, SemiImplicitEuler
+from .physics import integrators, solvers
+from .physics.integrators import Integrator, SemiImplicitEuler
 from .physics.scheme import RigidContact, Scheme
-from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
-from .physics.solvers.interior_point import InteriorPoint
-from .physics.solvers.solve import Solver
+from .physics.solvers import ProjectedGaussSeidel, Solver
 from .physics.tree.poses import POSE
 from .policy import MLP, Policy, Sensor
 from .runtime import autograd as operators
@@ -101,10 +100,9 @@ class Simulator(nn.Module):
             raise TypeError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
         if integrator is None:
             integrator = SemiImplicitEuler()
-        if not isinstance(integrator, SemiImplicitEuler | Midpoint):
-            raise TypeError(f"integrator must be SemiImplicitEuler() or Midpoint(), got {integrator!r}")
-        if solver is not None and not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
-            raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
+        integrators.check(integrator)
+        if solver is not None:
+            solvers.check(solver)
         if impacts not in (True, False, "auto"):
             raise ValueError(f"impacts must be True, False or 'auto', got {impacts!r}")
         if impacts is True and dtype != torch.float64:
@@ -310,7 +308,7 @@ class Simulator(nn.Module):
             controls = call.controls(control).unsqueeze(0)
             step = (self._program.number, self._tangent, call.q, call.v, controls)
             constants = (call.constants, call.names)
-            euler = isinstance(self.integrator, SemiImplicitEuler) and not self.impacts and not self.sparse
+            euler = self.integrator.has_jacobian_kernel and not self.impacts and not self.sparse
             euler = euler and self.model.nv > 0 and operators.plain_call()
             jacobians = euler_jacobians if euler else step_jacobians
             found = None

@@ -11,7 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from ..model import State, checks
-from ..physics.solvers.solve import Solver
+from ..physics.solvers import Solver
 from ..simulator import Simulator
 from ..trajectory import Trajectory
 from .task import Random, Task

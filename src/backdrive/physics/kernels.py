@@ -17,7 +17,7 @@ from ..backends import Integer, Ints, Kernel, Number, Rows, Table
 from ..ir import Known, Masked
 from . import contact_forces, rollout, rollout_adjoint, step_jacobian
 from .constraints.constraints import ConstraintForm, Constraints
-from .constraints.tables import Tables
+from .constraints.tables import ConstraintTables
 from .integrators import SemiImplicitEuler
 from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
 from .rollout import ControlSource
@@ -167,7 +167,7 @@ DRIVING = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar")  #
 
 
 def make_kernel(
-    variant: Variant, model: Any = None, varying: np.ndarray | None = None, tables: Tables | None = None
+    variant: Variant, model: Any = None, varying: np.ndarray | None = None, tables: ConstraintTables | None = None
 ) -> Kernel:
     """Rolled (without a model), or specialised to a model of which only the `varying` constants are read.
 

@@ -30,7 +30,7 @@ from .constraints.outcome import ConstraintOutcome, FreeMotion, SubstepTimes
 from .constraints.warm_start import WarmStart
 from .geometry.collision import Contacts, find_contacts
 from .impacts.impact import Impacts
-from .impacts.time_of_impact import advance, first_impact
+from .impacts.time_of_impact import SubstepMotion, first_impact
 from .integrators.base import Stages, move
 from .math.arrays import axpy, copy, zero
 from .scheme import StepContext
@@ -210,18 +210,19 @@ def pass_substep(ctx: StepContext, impacts: Impacts, now: Substep, state: StateA
     copy(tree.nq, q, start)
     again = impacts.weigh(outcome.contacts, outcome.problem, outcome.first_contact)
     flies = going & ~hitting & ~again
-    found, time = first_impact(tree, integrator, impacts, contacts, start, before, v_next, pseudo, duration, flies)
+    motion = SubstepMotion(tree, integrator, StateArrays(start, before), v_next, pseudo)
+    found, time = first_impact(motion, impacts, contacts, duration, flies)
     late = (impacts.hit[0] >= 0.0) & (time <= 0.0) & (impacts.late[0] > 0.5)
     length = select(flies, select(found, time, impacts.left[0]), 0.0)
     part = select(hitting & going, 1.0, select(flies, length / select(flies, duration, 1.0), 0.0))
     moved = memory(tree.nq)
-    advance(tree, integrator, start, before, v_next, pseudo, part, length, moved, v)
+    motion.advance(part, length, moved, v)
     for k in loop(tree.nq):
         q[k] = select(flies, moved[k], start[k])
     for k in loop(nv):
         v[k] = select(going & ~again, v[k], before[k])
         acceleration = (v_next[k] - before[k]) / select(flies, duration, 1.0)
         impacts.acceleration[k] = select(found, acceleration, impacts.acceleration[k])
-    impacts.end_stretch(again, found, length, most_impacts(tree))
+    impacts.end_substep(again, found, length, most_impacts(tree))
     returns = found & (impacts.returns[0] > 0.5)
     return Passage(going & ~again, length, part, found, impacts.hit[0], found & ~late, returns)

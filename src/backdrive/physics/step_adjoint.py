@@ -34,6 +34,7 @@ from .math.arrays import add_to, axpy, copy, zero
 from .math.linear import TILE
 from .math.spatial import Vec
 from .scheme import StepContext
+from .solvers.active_set import FREE, LOWER
 from .state import StateArrays, StepInputs
 from .step import Substep, most_substeps, pass_substep, substep
 from .tree.dynamics import Dynamics, LinkMotion
@@ -232,12 +233,12 @@ class SubstepAdjoint:
         for _ in when(problem.count > 0):
             speeds, reduced = memory(tree.constraints.nimpulse + TILE), memory(tree.nv)
             copy(tree.nv, free.reduced, reduced)
-            problem.speeds(reduced, speeds)
+            problem.delassus.speeds(reduced, speeds)
             for r in loop(problem.count):
                 y, mode = constraints.multiplier[r], constraints.mode[r]
-                bound = select(mode < 0.0, problem.low[r], problem.high[r])
-                at_bound = select(mode == 0.0, 0.0, y * bound / whole)
-                total[0] = total[0] + (at_bound - select(mode == 0.0, y * speeds[r], 0.0)) / unit
+                bound = select(mode == LOWER, problem.low[r], problem.high[r])
+                at_bound = select(mode == FREE, 0.0, y * bound / whole)
+                total[0] = total[0] + (at_bound - select(mode == FREE, y * speeds[r], 0.0)) / unit
         gone = select(found, -end.even[0] * event.passage.part / whole, end.time[0])
         before = total[0] + gone + select(found, timing.left_bar[0], 0.0)
         timing.left_bar[0] = select(flies, before, timing.left_bar[0])

@@ -13,7 +13,7 @@ from functools import partial
 
 from ..ir import Index, ScalarArray, TimedArray, loop, memory, select, switch, to_float, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
-from .constraints.correction import correction_matrix
+from .constraints.correction import factor_correction
 from .math.arrays import copy, zero
 from .rollout import ControlSource, new_warm_start
 from .scheme import StepContext
@@ -51,7 +51,7 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
         pushed = memory(nv * nv)
         zero(nv * nv, pushed)
         for _ in when(outcome.corrected[0] > 0):
-            correction_matrix(outcome.problem, outcome.pushes)
+            factor_correction(outcome.problem, outcome.pushes)
             for k in loop(given.rows):
                 q_bar, v_bar, move_bar = memory(nq), workspace(nv), unit_vector(nv, k)
                 zero(nq, q_bar)

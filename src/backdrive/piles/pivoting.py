@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..physics.solvers.pivoting import AT, FAR
+from ..physics.solvers.active_set import CLAMPED as AT
+from ..physics.solvers.active_set import NO_PIVOT as FAR
 from .modes import Modes, Solution
 from .network import SparseDelassus
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...ir import (
     Index,
@@ -26,12 +26,13 @@ from ..impacts.impact import Impacts
 from ..math import spatial as sp
 from ..math.spatial import Vec
 from ..scheme import StepContext
+from ..solvers.active_set import INFINITE
 from ..tree.poses import pose_of
 from .bias import LIMIT_SLOP, SLOP, contact_bias, gap_bias, violation
 from .constraints import Support
 from .correction import reachable
-from .delassus import INFINITE, ContactProblem
 from .outcome import FreeMotion
+from .problem import ContactProblem, RowData
 from .rows import Row, contact_rows, equality_row, friction_share, is_angular, joint_row, material, row_speed
 
 LIMIT_MARGIN = 0.05  # rad or m; a joint this close to its limit has a row for it, sooner if it approaches fast
@@ -68,8 +69,8 @@ class RowAssembler:
         if impacts is not None:
             self.regularisation = impacts.regularisation(self.contact_model.regularisation)
 
-    def _add(self, support: Support, rows: list[Row], on: list[Mask], place: Index, **numbers: Any) -> None:
-        self.problem.add(self.links.poses, self.links.width, support, rows, on, place, **numbers)
+    def _add(self, data: RowData) -> None:
+        self.problem.add(self.links.poses, self.links.width, data)
 
     def _speed(self, row: Row, support: Support, velocity: int = FREE) -> Scalar:
         """J v (m/s or rad/s), for one of the velocities of `LinkMotions`."""
@@ -101,11 +102,11 @@ class RowAssembler:
             for each in EqualityKind:
                 for _ in when(kind == int(each)):
                     row, error = equality_row(each, record, self.links.place(support.a), self.links.place(support.b))
-                    self._add(
-                        support, [row], [True], i, speeds=[self._speed(row, support)], after=[0.0],
-                        extra=[self._compliance(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE],
+                    self._add(RowData(
+                        support, [row], [True], i, speeds=[self._speed(row, support)], speeds_next=[0.0],
+                        compliance=[self._compliance(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE],
                         high=[INFINITE], mu=[0.0], violation=reachable(error),
-                    )  # fmt: skip
+                    ))  # fmt: skip
 
     def _joint(self, link: Index, kind: Index, support: Support) -> tuple[Row, Scalar]:
         """The row of a joint's own coordinate, and its compliance."""
@@ -123,10 +124,10 @@ class RowAssembler:
             link, _, kind, support = constraints.joint("friction", i)
             row, extra = self._joint(link, kind, support)
             most, (speed, speed_next) = self.times.h * constraints.joint_friction(i), self._joint_speeds(support)
-            self._add(
-                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed], after=[speed_next],
-                extra=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
-            )  # fmt: skip
+            self._add(RowData(
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed], speeds_next=[speed_next],
+                compliance=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
+            ))  # fmt: skip
 
     def limits(self, q: ScalarArray) -> tuple[IndexArray, IndexArray]:
         """The rows of joints that are close to a limit in some lane; the limits' numbers, and how many they are."""
@@ -147,10 +148,10 @@ class RowAssembler:
                 numbers[count[0]] = i
                 count[0] = count[0] + 1
                 (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
-                self._add(
-                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias], after=[speed_next + bias],
-                    extra=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
-                )  # fmt: skip
+                self._add(RowData(
+                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias], speeds_next=[speed_next + bias],
+                    compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                ))  # fmt: skip
         return numbers, count
 
     def contacts(self, contacts: Contacts) -> None:
@@ -166,7 +167,7 @@ class RowAssembler:
             before: Scalar = 0.0
             hits: Mask = False
             if constraints.bounces and self.impacts is not None:
-                before, hits = self._speed(rows[0], support, BEFORE), self.impacts.role[slot] > 1.5
+                before, hits = self._speed(rows[0], support, BEFORE), self.impacts.bounces(slot)
                 self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
             elif constraints.bounces:
                 before = self._speed(rows[0], support, BEFORE)
@@ -179,12 +180,12 @@ class RowAssembler:
             rough = on & (mu > 0.0)
             extra = self._compliance(support, softness=stuff.softness)
             speeds_next = [self._speed_next(row, support) for row in rows]
-            self._add(
+            self._add(RowData(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
-                speeds=[speeds[0] + bias, *speeds[1:]], after=[speeds_next[0] + bias, *speeds_next[1:]],
-                extra=[extra] * (1 + m), low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
-                violation=violation(touch.gap, slop), hits=hits,
-            )  # fmt: skip
+                speeds=[speeds[0] + bias, *speeds[1:]], speeds_next=[speeds_next[0] + bias, *speeds_next[1:]],
+                compliance=[extra] * (1 + m), low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
+                violation=violation(touch.gap, slop), bounces=hits,
+            ))  # fmt: skip
 
     def touching(self, contacts: Contacts, first: Index) -> tuple[Scalar, Scalar]:
         """How many contacts press, and the deepest penetration (m); first: the first row of the contacts."""

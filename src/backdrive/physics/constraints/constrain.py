@@ -27,24 +27,24 @@ from ...ir import (
     workspace,
 )
 from ..geometry.collision import Contacts, find_contacts, follow_contacts
-from ..impacts.impact import Impacts, solve_without_gain
+from ..impacts.energy_guard import Rebounds, solve_without_gain
+from ..impacts.impact import Impacts
 from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
 from ..math.linear import TILE
 from ..scheme import StepContext
+from ..solvers.active_set import CLAMPED
 from ..solvers.complementarity import bounds
-from ..solvers.solve import solve
 from ..tree.dynamics import Dynamics, expand
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_size
 from ..tree.tree import Tree
 from .assemble import LinkMotions, RowAssembler
 from .correction import correct
-from .delassus import ContactProblem, Mobility
+from .delassus import RootFrameFactors
 from .outcome import ConstraintOutcome, FreeMotion, LimitRows
+from .problem import ContactProblem
 from .warm_start import WarmStart
-
-ABOUT = 1e-6  # an impulse within this relative distance of its bound counts as clamped (active set)
 
 
 def constrain(
@@ -63,10 +63,10 @@ def constrain(
         q = memory(tree.nq)
         copy(tree.nq, motion.q, q)
     links = link_motions(tree, motion, impacts)
-    mobility = Mobility(tree, motion.dynamics.frames, motion.dynamics.factors, constraints.dim)
-    problem = ContactProblem(constraints, mobility, nv, warm_start, motion.v_next is not None)
-    if motion.v_next is not None:
-        problem.known[0] = select(is_finite(motion.v_next[0]), 1.0, 0.0)
+    factors = RootFrameFactors(tree, motion.dynamics.frames, motion.dynamics.factors, constraints.dim)
+    problem = ContactProblem(constraints, factors, nv, warm_start, motion.v_next is not None)
+    if problem.v_next_known is not None and motion.v_next is not None:
+        problem.v_next_known[0] = select(is_finite(motion.v_next[0]), 1.0, 0.0)
     found = candidate_points(ctx, motion, links, impacts, contacts)
     v_next, move, pseudo = memory(nv), memory(nv), memory(nv)
     copy(nv, motion.free, v_next)
@@ -77,10 +77,10 @@ def constrain(
         rows.joint_frictions()
         first_limit = problem.count
         limits = LimitRows(*rows.limits(q), first_limit)
-        problem.fill_columns(1)
+        problem.delassus.fill_columns(1)
     first_contact = problem.count
     rows.contacts(found)
-    problem.fill_columns(constraints.block, constraints.grounded)
+    problem.delassus.fill_columns(constraints.block, constraints.grounded)
     caused = pseudo_caused = None
     if adjoint:
         caused, pseudo_caused = (memory((tree.nlink + 1) * 6) for _ in range(2))
@@ -102,12 +102,12 @@ def constrain(
     for _ in when(problem.count > 0):
         count = problem.count
         problem.close()
-        problem.couple()
         if impacts is not None and constraints.bounces:
-            status[0] = solve_without_gain(impacts, problem, solver, found, first_contact, rows.bounce, rebound)
+            rebounds = Rebounds(found, first_contact, rows.bounce, rebound)
+            status[0] = solve_without_gain(impacts, problem, solver, rebounds)
         else:
-            status[0] = solve(problem, solver)
-        warm_start.keep(count, problem.place, problem.impulse, going)
+            status[0] = solver.solve(problem)
+        warm_start.keep(count, problem.slot, problem.impulse, going)
         apply_impulses(tree, motion, problem, problem.impulse, v_next, caused)
         if not adjoint:
             status[1], status[2] = rows.touching(contacts or found, first_contact)
@@ -128,7 +128,7 @@ def constrain(
                 move[k] = move[k] + pseudo[k]
             if not adjoint:
                 for r in loop(problem.count):
-                    status[3] = status[3] + select(pushes[r] > 0.5, 3.0 * to_float(problem.place[r] + 1), 0.0)
+                    status[3] = status[3] + select(pushes[r] > 0.5, 3.0 * to_float(problem.slot[r] + 1), 0.0)
     outcome.residual, outcome.touching, outcome.depth, outcome.modes = (status[k] for k in range(4))
     return outcome
 
@@ -172,10 +172,10 @@ def active_set_fingerprint(problem: ContactProblem, rows: Index, bounces: bool) 
     for r in loop(rows):
         low, high = bounds(problem, problem.impulse, r)
         x = problem.impulse[r]
-        code = select(x <= low + ABOUT * absolute(low), 0.0, select(x >= high - ABOUT * high, 2.0, 1.0))
+        code = select(x <= low + CLAMPED * absolute(low), 0.0, select(x >= high - CLAMPED * high, 2.0, 1.0))
         if bounces:
-            code = code + 6.0 * problem.hits[r]
-        total[0] = total[0] + code * to_float(problem.place[r] + 1)
+            code = code + 6.0 * problem.bounces[r]
+        total[0] = total[0] + code * to_float(problem.slot[r] + 1)
     return total[0]
 
 
@@ -186,7 +186,7 @@ def apply_impulses(
     """velocity += A⁻¹ Jᵀ λ; the twists of the links that belong to this change go to `caused`, if it is not None."""
     dynamics: Dynamics = motion.dynamics
     reduced, change = memory(tree.nv), workspace(tree.nv)
-    problem.effect(impulse, reduced)
+    problem.delassus.effect(impulse, reduced)
     z = local(tree.nv, reduced)
     motions = expand(tree, dynamics.frames, dynamics.factors, z)
     turn(tree, motion.q, z, change, back=True)

@@ -17,13 +17,13 @@ from ..math import spatial as sp
 from ..math.arrays import add_to, all_elements, copy, zero
 from ..math.linear import TILE, solve_lu_transposed
 from ..scheme import RigidContact
-from ..solvers.complementarity import diagonal, mode_matrix, modes, speeds_after
+from ..solvers.active_set import FREE, INFINITE, LOWER
+from ..solvers.complementarity import evaluate_speeds, factor_active_set, find_active_set
 from ..tree.dynamics import Dynamics, expand, reduce
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_size
 from ..tree.tree import Tree
-from .correction import correction_matrix
-from .delassus import INFINITE
+from .correction import factor_correction
 from .forces import FORCE
 from .outcome import ConstraintOutcome, SubstepTimes
 from .row_adjoint import CORRECTION, VELOCITY, LinkCotangents, RowAdjoint
@@ -45,7 +45,7 @@ class ConstraintAdjoint:
         """forces_bar: cotangents of λ / unit and of its point, in the order of `add_forces`, or None.
 
         apart: positions and velocities are differentiated separately, and several times; the caller factors their
-        matrices before (`correction_matrix`, `find_active_set`).
+        matrices before (`factor_correction`, `find_active_set`).
         """
         self.tree, self.contact_model, self.outcome, self.times = tree, contact_model, outcome, times
         self.forces_bar, self.apart = forces_bar, apart
@@ -67,17 +67,17 @@ class ConstraintAdjoint:
         mode = self.mode
         for _ in when(problem.count > 0):
             speed = memory(most)
-            speeds_after(problem, problem.impulse, speed)
-            modes(problem, problem.impulse, speed, mode)
+            evaluate_speeds(problem, problem.impulse, speed)
+            find_active_set(problem, problem.impulse, speed, mode)
             others, least = carry(1), self.contact_model.solver.tolerance / problem.unit[0]
             others[0] = 0.0
             for r in loop(problem.count):
                 # A contact that touches, and carries no more than rounding, always counts as separating.
                 idle = (problem.high[r] >= INFINITE) & (problem.low[r] == 0.0) & (absolute(speed[r]) <= least)
-                mode[r] = select(idle & (diagonal(problem, r) * problem.impulse[r] <= least), -1.0, mode[r])
+                mode[r] = select(idle & (problem.diagonal[r] * problem.impulse[r] <= least), LOWER, mode[r])
                 others[0] = others[0] + absolute(mode[r] - problem.factored[r])
             for _ in when(any_lane(others[0] > 0.0)):  # otherwise the solver's last factors are those of the solution
-                mode_matrix(problem, mode)
+                factor_active_set(problem, mode)
 
     def take_up(self, reduced: ScalarArray) -> None:
         """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place (memory)."""
@@ -85,10 +85,10 @@ class ConstraintAdjoint:
         if not self.apart:
             self.find_active_set()
         for _ in when(problem.count > 0):
-            problem.speeds(reduced, self.multiplier)
+            problem.delassus.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
-            self._share(reduced, self.multiplier, lambda r: self.mode[r] == 0.0)
+            self._share(reduced, self.multiplier, lambda r: self.mode[r] == FREE)
 
     def _add_forces(self, impulse_bar: ScalarArray) -> None:
         """Add h times the cotangents of the impulses that follow from those of the forces λ / h."""
@@ -104,17 +104,17 @@ class ConstraintAdjoint:
             return
         singles = self.forces_bar.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.place[r]]
+            impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.slot[r]]
 
     def _share(self, reduced: ScalarArray, multiplier: ScalarArray, free: Callable[[Index], Mask]) -> None:
         """Solve Bᵀ y = λ̄ with the factored B, from λ̄ = J A⁻¹ w (`multiplier`) in place; subtract the part that free
         rows take up from `reduced`."""
         problem = self.outcome.problem
-        solve_lu_transposed(problem.B, problem.count, multiplier)
+        solve_lu_transposed(problem.delassus.B, problem.count, multiplier)
         taken = memory(problem.constraints.nimpulse + TILE)
         for r in loop(problem.count):
             taken[r] = select(free(r), -multiplier[r], 0.0)
-        problem.add_effect(taken, reduced)
+        problem.delassus.add_effect(taken, reduced)
 
     def correct(self, dynamics: Dynamics, q: ScalarArray, move_bar: ScalarArray) -> tuple[ScalarArray, ScalarArray]:
         """From the cotangent of p = A⁻¹ Jᵀ π: the virtual motion n [nv] and its twists (over links), for which -n · A p
@@ -127,8 +127,8 @@ class ConstraintAdjoint:
         turn(tree, q, move_bar, w)
         reduce(tree, dynamics.frames, dynamics.factors, w, reduced)
         if not self.apart:
-            correction_matrix(problem, outcome.pushes)
-        problem.speeds(reduced, self.correction_multiplier)
+            factor_correction(problem, outcome.pushes)
+        problem.delassus.speeds(reduced, self.correction_multiplier)
         self._share(reduced, self.correction_multiplier, lambda r: outcome.pushes[r] > 0.5)
         motions = expand(tree, dynamics.frames, dynamics.factors, reduced)
         turn(tree, q, reduced, virtual, back=True)

@@ -39,8 +39,8 @@ def add_forces(
     if outcome.limits is not None:
         singles = forces.at(constraints.nslot * FORCE)
         for r in loop(outcome.first_contact):
-            place = problem.place[r]
-            singles[place] = singles[place] + select(going, share * problem.impulse[r], 0.0)
+            slot = problem.slot[r]
+            singles[slot] = singles[slot] + select(going, share * problem.impulse[r], 0.0)
 
 
 def power_of_forces(constraints: Constraints, outcome: ConstraintOutcome, forces_bar: ScalarArray) -> Scalar:
@@ -55,6 +55,6 @@ def power_of_forces(constraints: Constraints, outcome: ConstraintOutcome, forces
             total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limits is not None:
         for r in loop(outcome.first_contact):
-            bar = forces_bar.at(constraints.nslot * FORCE)[problem.place[r]]
+            bar = forces_bar.at(constraints.nslot * FORCE)[problem.slot[r]]
             total[0] = total[0] + problem.impulse[r] * bar
     return total[0]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...ir import Index, IndexArray, Scalar, ScalarArray
 from ..geometry.collision import Contacts
 from ..tree.dynamics import Dynamics
-from .delassus import ContactProblem
+from .problem import ContactProblem
 
 
 class SubstepTimes(NamedTuple):

@@ -21,6 +21,7 @@ from ..geometry.solids import Touch
 from ..math import spatial as sp
 from ..math.arrays import accumulate, all_elements, split
 from ..math.spatial import Vec
+from ..solvers.active_set import FREE
 from ..tree.poses import pose_of, pose_size
 from .assemble import nearest_limit, signed
 from .bias import LIMIT_SLOP, SLOP, contact_bias, gap_bias
@@ -98,7 +99,7 @@ class RowAdjoint:
         y, mode, pushes = adjoint.multiplier[r], adjoint.mode[r], outcome.pushes[r] > 0.5
         return RowMultipliers(
             select(correcting, outcome.correction[r], outcome.problem.impulse[r]),
-            select(correcting, select(pushes, adjoint.correction_multiplier[r], 0.0), select(mode == 0.0, y, 0.0)),
+            select(correcting, select(pushes, adjoint.correction_multiplier[r], 0.0), select(mode == FREE, y, 0.0)),
             select(correcting, 0.0, mode * y),
         )
 
@@ -192,7 +193,7 @@ class RowAdjoint:
             contact = ContactMultipliers(
                 [self._multipliers(first + k) for k in range(constraints.block)],
                 on,
-                self.outcome.problem.hits[first] > 0.5 if constraints.bounces else False,
+                self.outcome.problem.bounces[first] > 0.5 if constraints.bounces else False,
                 self.outcome.rebound[0],
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
