@@ -3,7 +3,7 @@
     math/          vectors, spatial algebra, loops over arrays, LU factors of small systems
     tree/          the kinematic tree: joints, poses, moments of mass, forces, forward and inverse dynamics
     geometry/      shapes in the world, and the contact points of shape pairs
-    constraints/   rows of contacts, limits, joint friction and equalities; the contact problem; the velocities it allows
+    constraints/   rows of contacts, limits, joint friction and equalities; the contact problem and its effect
     solvers/       solvers of the contact problem, one file each
     integrators/   time integrators, one file each
     impacts/       impacts within a step: their times, and which contacts rest and which hit

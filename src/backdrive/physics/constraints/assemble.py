@@ -125,8 +125,8 @@ class RowAssembler:
             row, extra = self._joint(link, kind, support)
             most, (speed, speed_next) = self.times.h * constraints.joint_friction(i), self._joint_speeds(support)
             self._add(RowData(
-                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed], speeds_next=[speed_next],
-                compliance=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed],
+                speeds_next=[speed_next], compliance=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
             ))  # fmt: skip
 
     def limits(self, q: ScalarArray) -> tuple[IndexArray, IndexArray]:
@@ -149,8 +149,8 @@ class RowAssembler:
                 count[0] = count[0] + 1
                 (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
                 self._add(RowData(
-                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias], speeds_next=[speed_next + bias],
-                    compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias],
+                    speeds_next=[speed_next + bias], compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
                 ))  # fmt: skip
         return numbers, count
 
