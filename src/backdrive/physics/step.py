@@ -8,7 +8,8 @@ from typing import Any
 from ..ir import Scalar, any_lane, loop, maximum, memory, select, to_float, when, while_any, workspace
 from .constraints.constrain import Constrained, RigidContact, Times, add_forces, constrain
 from .constraints.warm_start import WarmStart
-from .geometry.collision import Contacts, find_contacts
+from .geometry.collision import find_contacts
+from .geometry.contact_points import ContactPoints
 from .impacts.impact import Impacts
 from .impacts.time_of_impact import advance, first_impact
 from .integrators.integrate import Integrator, Midpoint, move
@@ -47,7 +48,7 @@ class Substep:
     dynamics: Dynamics
     times: Times
     outcome: Constrained | None
-    contacts: Contacts | None
+    contacts: ContactPoints | None
 
 
 def midpoint_stages(

@@ -29,7 +29,8 @@ from ...ir import (
 )
 from ...schema import layout
 from ...schema.layout import EqualityKind, Kind
-from ..geometry.collision import TOUCH, Contacts, find_contacts, follow_contacts
+from ..geometry.collision import find_contacts, follow_contacts
+from ..geometry.contact_points import ContactPoints
 from ..impacts.impact import Impacts, solve_without_gain
 from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
@@ -90,7 +91,7 @@ class Constrained:
     """
 
     q: Any = None  # that rolled loops can read
-    contacts: Contacts
+    contacts: ContactPoints
     limits: Any  # which limits count: a list of their numbers
     limit_count: Any
     first_limit: Any  # their first row
@@ -113,7 +114,7 @@ class Constrained:
 
 def constrain(
     tree: Tree, contact_model: RigidContact, dynamics: Dynamics, q: Any, v: Any, free: Any, times: Times, impulses: WarmStart,
-    adjoint: bool, impacts: Impacts | None = None, contacts: Contacts | None = None, after: Any = None,
+    adjoint: bool, impacts: Impacts | None = None, contacts: ContactPoints | None = None, after: Any = None,
 ) -> Constrained:  # fmt: skip
     """From v* (`free`) to v⁺. `v`: before the step. `impulses`: those of the step before, and then of this one.
 
@@ -244,9 +245,9 @@ def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, go
     problem, block = outcome.problem, constraints.block
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
-        touch, on = outcome.contacts.touch(slot)
+        point, on = outcome.contacts.point(slot)
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
-        rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
+        rows = contact_rows(point, surface, constraints.dim, constraints.directions)
         before = forces.get(slot, FORCE)
         force = before[:3]
         for k, row in enumerate(rows):
@@ -266,9 +267,9 @@ def power_of_forces(constraints: Constraints, outcome: Constrained, forces_bar: 
     total[0] = 0.0
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-        touch, on = outcome.contacts.touch(slot)
+        point, on = outcome.contacts.point(slot)
         bar = forces_bar.get(slot, FORCE)[:3]
-        for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
+        for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
             total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limit_count is not None:
         for r in loop(outcome.first_contact):
@@ -398,15 +399,15 @@ class Builder:
                 )  # fmt: skip
         return numbers, count
 
-    def contacts(self, contacts: Contacts) -> None:
+    def contacts(self, contacts: ContactPoints) -> None:
         constraints, times = self.constraints, self.times
         m = constraints.directions
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
-            touch, on = contacts.touch(slot)
+            point, on = contacts.point(slot)
             a, b, support = constraints.pair(p)
             stuff = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
-            rows = contact_rows(touch, constraints.pair_surface(p), constraints.dim, m)
+            rows = contact_rows(point, constraints.pair_surface(p), constraints.dim, m)
             speeds = [self._speed(row, support) for row in rows]
             before, hits = 0.0, False
             if constraints.bounces and self.impacts is not None:
@@ -414,10 +415,10 @@ class Builder:
                 self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
             elif constraints.bounces:
                 before = self._speed(rows[0], support, 1)
-                meets = touch.gap + times.left * speeds[0] < 0.0
+                meets = point.gap + times.left * speeds[0] < 0.0
                 hits = meets & (before < -self.contact_model.bounce_threshold) & (stuff.restitution > 0.0)
             slop = SLOP * constraints.pair_size(p)
-            bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, times.left)
+            bias = contact_bias(point.gap, slop, stuff.restitution, before, hits, times.left)
             mu = friction_share(constraints.dim, m) * stuff.friction
             rough = on & (mu > 0.0)
             extra = self._extra(support, softness=stuff.softness)
@@ -426,16 +427,16 @@ class Builder:
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
                 speeds=[speeds[0] + bias, *speeds[1:]], after=[after[0] + bias, *after[1:]], extra=[extra] * (1 + m),
                 low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
-                violation=violation(touch.gap, slop), hits=hits,
+                violation=violation(point.gap, slop), hits=hits,
             )  # fmt: skip
 
-    def touching(self, contacts: Contacts, first: Any) -> tuple[Scalar, Scalar]:
+    def touching(self, contacts: ContactPoints, first: Any) -> tuple[Scalar, Scalar]:
         """How many contacts press, and the deepest penetration."""
         numbers = carry(2)
         numbers[0], numbers[1] = 0.0, 0.0
         for c in loop(contacts.count[0]):
             numbers[0] = numbers[0] + select(self.problem.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
-            gap = contacts.touches.get(contacts.slots[c], TOUCH)[0]
+            gap = contacts.gap(contacts.slots[c])
             numbers[1] = maximum(numbers[1], -gap)
         return numbers[0], numbers[1]
 

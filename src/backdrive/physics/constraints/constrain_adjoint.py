@@ -34,8 +34,8 @@ from ...ir import (
 )
 from ...schema import layout
 from ...schema.layout import EqualityKind
-from ..geometry.collision import TOUCH, contacts_adjoint
-from ..geometry.solids import Touch
+from ..geometry.collision import contacts_adjoint
+from ..geometry.solids import CONTACT_POINT, ContactPoint
 from ..math import spatial as sp
 from ..math.arrays import accumulate, add_to, copy, split, zero
 from ..math.linear import TILE, solve_lu_transposed
@@ -204,7 +204,7 @@ class RowPower:
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
             first = self.outcome.first_contact + c * constraints.block
-            touch, on = contacts.touch(slot)
+            point, on = contacts.point(slot)
             contact = ContactNumbers(
                 [self._numbers(first + k) for k in range(constraints.block)],
                 on,
@@ -219,12 +219,11 @@ class RowPower:
             records = [(start + i * layout.SHAPE, constraints.shape_record(i)) for i in shapes]
 
             def power(contact: ContactNumbers, a: Vec, b: Vec, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
-                touch = Touch(x[0], x[1:4], x[4:7])
-                return select(contact.on, self._contact(touch, contact, record_a, record_b, a, b), 0.0)
+                return select(contact.on, self._contact(ContactPoint.of(x), contact, record_a, record_b, a, b), 0.0)
 
-            found = (None, (touch.gap, *touch.point, *touch.normal))
-            *_, touch_bar = self._differentiate(partial(power, contact), support, *records, found)
-            accumulate(self.adjoint.touch_bars.at(slot * (TOUCH - 1)), touch_bar)
+            found = (None, point.numbers)
+            *_, point_bar = self._differentiate(partial(power, contact), support, *records, found)
+            accumulate(self.adjoint.point_bars.at(slot * CONTACT_POINT), point_bar)
 
     def _force_bar(self, slot: Any) -> Vec | None:
         """With respect to a contact's force and its point."""
@@ -233,16 +232,18 @@ class RowPower:
             return None
         return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
-    def _contact(self, touch: Touch, contact: ContactNumbers, record_a: Vec, record_b: Vec, a: Vec, b: Vec) -> Scalar:
+    def _contact(
+        self, point: ContactPoint, contact: ContactNumbers, record_a: Vec, record_b: Vec, a: Vec, b: Vec
+    ) -> Scalar:
         constraints, m = self.constraints, self.constraints.directions
-        rows = contact_rows(touch, contact.surface, constraints.dim, m)
+        rows = contact_rows(point, contact.surface, constraints.dim, m)
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
         stuff = material(record_a, record_b, constraints.combine)
         before = powers[2] if constraints.bounces else 0.0
         restitution = stuff.restitution * contact.rebound
-        bias = contact_bias(touch.gap, contact.slop, restitution, before, contact.hits, self.times.left)
-        bias = select(self.correcting, self.rate * touch.gap, bias)
+        bias = contact_bias(point.gap, contact.slop, restitution, before, contact.hits, self.times.left)
+        bias = select(self.correcting, self.rate * point.gap, bias)
         total = total - normal.free * (bias + stuff.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)
@@ -278,13 +279,13 @@ class ConstraintAdjoint:
         most = tree.constraints.nimpulse + TILE
         self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
         self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
-        self.touch_bars = memory(tree.constraints.nslot * (TOUCH - 1))
-        self.forget_touches()
+        self.point_bars = memory(tree.constraints.nslot * CONTACT_POINT)
+        self.forget_points()
 
-    def forget_touches(self) -> None:
+    def forget_points(self) -> None:
         """Begin with another gradient."""
         for c in loop(self.outcome.contacts.count[0]):
-            self.touch_bars.put(self.outcome.contacts.slots[c], (0.0,) * (TOUCH - 1))
+            self.point_bars.put(self.outcome.contacts.slots[c], (0.0,) * CONTACT_POINT)
 
     def find_modes(self) -> None:
         """The rows' modes at the solution, and their matrix, factored."""
@@ -321,9 +322,9 @@ class ConstraintAdjoint:
         constraints, outcome = self.tree.constraints, self.outcome
         for c in loop(outcome.contacts.count[0]):
             slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-            touch, _ = outcome.contacts.touch(slot)
+            point, _ = outcome.contacts.point(slot)
             force_bar = self.forces_bar.get(slot, FORCE)[:3]
-            for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
+            for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
                 impulse_bar[first + k] = impulse_bar[first + k] + sp.dot(row.force, force_bar)
         if outcome.limit_count is None:
             return
@@ -396,6 +397,6 @@ class ConstraintAdjoint:
         RowPower(self, which, poses, bars, q_bar, constants_bar).add_all()
         for _ in when(which == last):
             constants = all_constants(constants_bar)
-            contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, constants)
+            contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.point_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]
         link_poses_adjoint(tree, poses, bars, q, given, q_bar, velocity_bars, constants_bar)

@@ -15,10 +15,10 @@ import math
 from typing import Any, NamedTuple
 
 from ...ir import Scalar, maximum, minimum, select, sqrt, traced
+from ...model.shapes import BOUND
 from ...schema import layout
 from ...schema.layout import EqualityKind, Kind
-from ..geometry.bounds import BOUND
-from ..geometry.solids import Touch
+from ..geometry.solids import ContactPoint
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
 from ..tree.tree import Link
@@ -126,7 +126,7 @@ class Constraints:
         return (*place, 0.0, turn[0], turn[1], 0.0, turn[3], turn[4], 0.0, 0.0, 0.0, 1.0, *rest)  # in the plane
 
     def bound(self, i: Any) -> Vec:
-        """Of a shape: see `bounds.bound_factors`."""
+        """Of a shape: see `model.shapes.BoundFactors`."""
         return self.floats.at(self.head("bound")).get(i, BOUND)
 
     def support(self, at: Any) -> Support:
@@ -186,10 +186,10 @@ def row_speed(row: Row, place: Vec, twist: Vec) -> Scalar:
     return sp.dot(row.couple, w, sp.dot(row.force, sp.cross(w, arm, twist[3:])))
 
 
-def contact_rows(touch: Touch, surface: Scalar, dim: int, directions: int) -> list[Row]:
+def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:
     """The normal, and directions of friction that are evenly spread in the tangent plane, at a pair's `surface`."""
-    n = touch.normal
-    point = sp.add(touch.point, sp.scale(surface * touch.gap, n))
+    n = point.normal
+    position = sp.add(point.position, sp.scale(surface * point.gap, n))
     if dim == 2:
         tangents: list[Vec] = [(-n[1], n[0], 0.0)]
     else:
@@ -202,7 +202,7 @@ def contact_rows(touch: Touch, surface: Scalar, dim: int, directions: int) -> li
         angles = [math.pi * k / directions for k in range(directions)]
         turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
         tangents = [sp.add(sp.scale(c, x), sp.scale(s, y)) for c, s in turns]
-    return [Row(point, ZERO3, d) for d in (n, *tangents)]
+    return [Row(position, ZERO3, d) for d in (n, *tangents)]
 
 
 def friction_share(dim: int, directions: int) -> float:

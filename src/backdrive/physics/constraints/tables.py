@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...model.shapes import BOUND, SHAPE_KINDS
 from ...schema import layout
 from ...schema.layout import NV, Kind, ShapeKind
-from ..geometry.bounds import BOUND, bound_factors, extent
-from ..geometry.collision import PAIRS
+from ..geometry.narrow_phase import sorted_pairs
 
 HEAD = (
     "shape", "pair", "limit", "friction", "equality", "path",  # where these tables start
@@ -41,8 +41,8 @@ INVERSE_MASS = 2  # of every link: 1 / kg, 1 / (kg m²)
 class Tables(NamedTuple):
     """ints, floats: tables for the kernel (floats: INVERSE_MASS of every link, BOUND of the shapes, CONTACT of the
     pairs, hulls). nslot: contacts that there can be; pair_of_slot: the pair of each.
-    nsingle: other rows that there can be. kinds: the kinds of pairs that occur (their places in PAIRS). grounded: the
-    second shape of every pair belongs to the world.
+    nsingle: other rows that there can be. kinds: the kinds of pairs that occur (their places in `sorted_pairs`).
+    grounded: the second shape of every pair belongs to the world.
     """
 
     ints: np.ndarray
@@ -98,7 +98,7 @@ def _groups(model: Any) -> tuple[list[int], list[int], tuple[int, ...]]:
     groups: list[int] = []
     pair_of_slot: list[int] = []
     present, pair = [], 0
-    for number, (kind, entry) in enumerate(sorted(PAIRS[model.dim].items())):
+    for number, (kind, entry) in enumerate(sorted_pairs(model.dim)):
         count = kinds.count(kind)
         groups += [pair, pair + count, len(pair_of_slot)]
         pair_of_slot += [p for p in range(pair, pair + count) for _ in range(entry.slots)]
@@ -167,7 +167,7 @@ def _vertices(model: Any, hull: np.ndarray) -> np.ndarray:
 def _bounds(model: Any) -> np.ndarray:
     """BOUND numbers of all shapes, flat."""
     shapes = zip(model.shape_kind, model.shape_hull, strict=True)
-    rows = [bound_factors(ShapeKind(kind), _vertices(model, hull)) for kind, hull in shapes]
+    rows = [SHAPE_KINDS[ShapeKind(kind)].bound_factors(_vertices(model, hull)) for kind, hull in shapes]
     return np.array(rows, dtype=np.float64).reshape(-1, BOUND).ravel()
 
 
@@ -180,7 +180,7 @@ def _contacts(model: Any) -> np.ndarray:
     start = layout.shape_start(model.nlink, model.nq, model.nu)
     records = model.constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
     size = [
-        extent(ShapeKind(kind), record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
+        SHAPE_KINDS[ShapeKind(kind)].bounding_radius(record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
         for kind, record, hull in zip(model.shape_kind, records, model.shape_hull, strict=True)
     ]
     link = model.shape_link

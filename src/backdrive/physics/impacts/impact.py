@@ -32,7 +32,8 @@ from ...ir import (
 from ..constraints.delassus import ContactProblem
 from ..constraints.rows import Constraints, contact_rows, material, row_speed
 from ..constraints.warm_start import Marks
-from ..geometry.collision import TOUCH, Contacts
+from ..geometry.contact_points import ContactPoints
+from ..geometry.solids import ACTIVE
 from ..integrators.integrate import Integrator, Midpoint
 from ..math import spatial as sp
 from ..math.arrays import zero
@@ -113,7 +114,7 @@ class Impacts:
             result[k] = select(self.hitting, self.acceleration[k], free[k])
         return result
 
-    def classify(self, constraints: Constraints, contacts: Contacts, poses: Any, width: int) -> None:
+    def classify(self, constraints: Constraints, contacts: ContactPoints, poses: Any, width: int) -> None:
         """Fill `role`, and find out whether something hits at once (`hit`), or may within the stretch (`watch`).
 
         poses: at the start of the stretch, `width` numbers each: with the twists of what is `ahead`, and of the motion
@@ -130,11 +131,11 @@ class Impacts:
         hitting, over = self.hitting, (self.over[0] > 0.5) & ~self.hitting
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
-            touch, on = contacts.touch(slot)
+            point, on = contacts.point(slot)
             a, b, support = constraints.pair(p)
             e = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine).restitution
             ends = [pose_of(poses, link, width, constraints.dim) for link in (support.a, support.b)]
-            normal = contact_rows(touch, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
+            normal = contact_rows(point, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
             ahead, speed = (
                 row_speed(normal, ends[0], ends[0][at : at + 6]) - row_speed(normal, ends[1], ends[1][at : at + 6])
                 for at in (12, 18)
@@ -146,13 +147,13 @@ class Impacts:
             # touches, until it is seen what it carries.
             self.patience[slot] = clip((1.0 - e) / maximum(e, TOUCHING), ELASTIC, 1.0)
             least = self.h * pressing * self.patience[slot]
-            slow = speed * speed + 2.0 * pressing * maximum(touch.gap, 0.0) <= least * least
+            slow = speed * speed + 2.0 * pressing * maximum(point.gap, 0.0) <= least * least
             struck = on & self.struck.has(slot)
-            rests = on & ~struck & (slow | (touch.gap <= RESTING * size))
+            rests = on & ~struck & (slow | (point.gap <= RESTING * size))
             if isinstance(self.integrator, Midpoint):  # which finds the load where v leads in half the time
-                room = maximum(select(speed < 0.0, touch.gap, -touch.gap), 0.0) + RESTING * size
+                room = maximum(select(speed < 0.0, point.gap, -point.gap), 0.0) + RESTING * size
                 rests = rests & (0.5 * duration * absolute(speed) <= room)
-            closed = on & ~rests & (touch.gap <= TOUCHING * size)
+            closed = on & ~rests & (point.gap <= TOUCHING * size)
             self.approach[slot] = -speed
             changes = [sp.sub(*(point_velocity(end, normal.point, at) for at in (12, 18))) for end in ends]
             self.push[slot] = sum(sqrt(sp.dot(x, x)) for x in changes)
@@ -170,7 +171,7 @@ class Impacts:
             numbers[0] = select(on & ~rests & ~over, 1.0, numbers[0])
             first = closed & ~hitting & ~over & (-speed > numbers[4])
             slight = (-speed * self.h <= TIMELY * size) & (-speed <= SLIGHT * self.push[slot])
-            late = (touch.gap < -TOUCHING * size) | slight
+            late = (point.gap < -TOUCHING * size) | slight
             for k, x in enumerate((to_float(slot), *roots, -speed, select(late, 1.0, 0.0)), start=1):
                 numbers[k] = select(first, x, numbers[k])
         self.watch[0], self.hit[0] = numbers[0], numbers[1]
@@ -183,7 +184,7 @@ class Impacts:
         same = [(x > 0.0) & ((x == self.roots[0]) | (x == self.roots[1])) for x in roots]
         return same[0] | same[1]
 
-    def weigh(self, contacts: Contacts, problem: ContactProblem, first: Any) -> Any:
+    def weigh(self, contacts: ContactPoints, problem: ContactProblem, first: Any) -> Any:
         """See which contacts carry something, and whether those that approach or part rest: they do if they are pressed
         by more than what it takes to stop them, or by enough to end the rebound (first: their first row). Where one
         does not, the stretch has to be found again without it (mask). What parts, and may come back, is to be watched.
@@ -207,11 +208,11 @@ class Impacts:
         """Whether a contact rests in the stretch (mask), as `weigh` found: what carries nothing and parts does not."""
         return (self.role[slot] > 0.5) & (self.loaded.has(slot) | (self.approach[slot] >= -SLOW))
 
-    def apply(self, contacts: Contacts) -> None:
+    def apply(self, contacts: ContactPoints) -> None:
         """Only contacts that take part count."""
         for c in loop(contacts.count[0]):
-            record = contacts.touches.at(contacts.slots[c] * TOUCH)
-            record[7] = select(self.role[contacts.slots[c]] > 0.5, record[7], 0.0)
+            record = contacts.record(contacts.slots[c])
+            record[ACTIVE] = select(self.role[contacts.slots[c]] > 0.5, record[ACTIVE], 0.0)
 
     def end_stretch(self, again: Any, found: Any, length: Scalar, most: Any) -> None:
         """Go on with the impact that was found, or with what is left of the step; after `most` impacts without more."""
@@ -238,8 +239,9 @@ def point_velocity(pose: Vec, point: Vec, at: int) -> Vec:
 
 
 def solve_without_gain(
-    impacts: Impacts, problem: ContactProblem, solver: Solver, contacts: Contacts, first: Any, bounce: Any, rebound: Any
-) -> Scalar:
+    impacts: Impacts, problem: ContactProblem, solver: Solver, contacts: ContactPoints, first: Any, bounce: Any,
+    rebound: Any,
+) -> Scalar:  # fmt: skip
     """Solve the system, with restitution reduced where it would create energy, as it may with friction on an eccentric
     hit: until there is no change of energy. Returns the residual.
 
@@ -297,7 +299,7 @@ def solve_without_gain(
     return error[0]
 
 
-def each_place(contacts: Contacts) -> Iterator[Any]:
+def each_place(contacts: ContactPoints) -> Iterator[Any]:
     """The slots of all pairs that have contacts."""
-    for k in loop(contacts.place_count[0]):
-        yield contacts.places[k]
+    for k in loop(contacts.near_slot_count[0]):
+        yield contacts.near_slots[k]

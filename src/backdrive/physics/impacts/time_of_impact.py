@@ -28,8 +28,9 @@ from ...ir import (
     while_any,
 )
 from ..geometry.bounds import length
-from ..geometry.collision import Contacts, Meeting, met_pairs
-from ..geometry.solids import FAR, Pair, Touch
+from ..geometry.contact_points import ContactPoints
+from ..geometry.narrow_phase import NarrowPhase, near_pairs
+from ..geometry.solids import FAR, ContactPoint
 from ..integrators.integrate import Integrator, Midpoint, move
 from ..math import spatial as sp
 from ..tree.poses import link_poses, pose_size
@@ -70,8 +71,8 @@ def advance(
 
 
 def first_impact(
-    tree: Tree, integrator: Integrator, impacts: Impacts, contacts: Contacts, q: Any, v: Any, after: Any, pseudo: Any,
-    duration: Scalar, flies: Any,
+    tree: Tree, integrator: Integrator, impacts: Impacts, contacts: ContactPoints, q: Any, v: Any, after: Any,
+    pseudo: Any, duration: Scalar, flies: Any,
 ) -> tuple[Any, Scalar]:  # fmt: skip
     """Whether and when something hits in the stretch (mask and time); `hit` and `hit_roots` of the impacts tell what.
 
@@ -122,7 +123,7 @@ def first_impact(
     return found & flies, select(at_once, 0.0, t[0])
 
 
-def links_that_meet(tree: Tree, contacts: Contacts) -> LinkSubset | None:
+def links_that_meet(tree: Tree, contacts: ContactPoints) -> LinkSubset | None:
     """Each link that has a pair in the contacts, once; or None, for all, where they may have parents."""
     if tree.homogeneous is None:
         return None
@@ -130,8 +131,8 @@ def links_that_meet(tree: Tree, contacts: Contacts) -> LinkSubset | None:
     some.count[0] = 0
     for k in loop(tree.nlink + 1):
         met[k] = 0
-    for m in loop(contacts.meeting_count[0]):
-        *_, support = tree.constraints.pair(contacts.meetings[m])
+    for m in loop(contacts.near_count[0]):
+        *_, support = tree.constraints.pair(contacts.near_pairs[m])
         for link in (support.a, support.b):
             for _ in when((link > 0) & (met[link] == 0)):  # not the world
                 some.links[some.count[0]] = link - 1
@@ -148,7 +149,7 @@ class Gaps:
     closed [nslot]: the gap at which a contact hits, or FAR: it is not watched.
     """
 
-    def __init__(self, tree: Tree, impacts: Impacts, contacts: Contacts) -> None:
+    def __init__(self, tree: Tree, impacts: Impacts, contacts: ContactPoints) -> None:
         self.tree, self.impacts, self.contacts = tree, impacts, contacts
         self.least, self.dips, self.turns = carry(6), carry(1), carry(1)
         self.closed, *arrays = (memory(tree.constraints.nslot) for _ in range(9))
@@ -166,22 +167,20 @@ class Gaps:
         for k, x in enumerate((1e30, -1.0, -1.0, 0.0, 0.0, 0.0)):
             self.least[k] = x
         self.dips[0], self.turns[0] = 0.0, 0.0
-        for number, pair, p, meeting, at in met_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
-            self._look_at(number, pair, p, meeting, at, starts, since, fine)
+        for narrow, at in near_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
+            self._look_at(narrow, at, starts, since, fine)
 
-    def _look_at(
-        self, number: int, pair: Pair, p: Any, meeting: Meeting, at: Any, starts: Any, since: Scalar, fine: Scalar
-    ) -> None:
-        size, (a, b), near = self.tree.constraints.pair_size(p), meeting.solids, self.contacts.near[at] > 0.5
-        roots = [to_float(root) for root in (meeting.support.root_a, meeting.support.root_b)]
-        touches = before = pair.contacts(a, b, self.contacts.features_of(number, p))
-        if pair.search is not None:
-            touches = pair.contacts(a, b, meeting.features(pair))
+    def _look_at(self, narrow: NarrowPhase, at: Any, starts: Any, since: Scalar, fine: Scalar) -> None:
+        size, near = self.tree.constraints.pair_size(narrow.p), self.contacts.pair_active[at] > 0.5
+        roots = [to_float(root) for root in (narrow.support.root_a, narrow.support.root_b)]
+        points = before = narrow.points(self.contacts.features(narrow.group.number, narrow.p))
+        if narrow.group.pair.search is not None:
+            points = narrow.points(narrow.search())
         nearest_gap, nearest_rate = FAR, 0.0
-        for k, touch in enumerate(touches):
-            slot, rate = at + k, -meeting.closing(touch)
-            rests = self._rests(touch, k, before, at, size)
-            gap = touch.gap + select(rests, AGAIN * size, 0.0)
+        for k, point in enumerate(points):
+            slot, rate = at + k, -narrow.closing_speed(point)
+            rests = self._rests(point, k, before, at, size)
+            gap = point.gap + select(rests, AGAIN * size, 0.0)
             # What parts now, after it hit, is below zero by rounding, and may come back. What rests does not part:
             # where it hit once, by rounding to either side, it does not hit again.
             parts = ~rests & (rate > 0.0) & (gap > -RESTING * size)
@@ -200,14 +199,14 @@ class Gaps:
             nearer = watched & (gap < nearest_gap)
             nearest_gap, nearest_rate = select(nearer, gap, nearest_gap), select(nearer, rate, nearest_rate)
         # The distance of solids that move evenly and do not turn is convex. Else it is bent by no more than this.
-        ends = [meeting.turning(end, 12) for end in range(2)]
+        ends = [narrow.shape_motion(end) for end in range(2)]
         passing, passed = sp.sub(*(end.velocity for end in ends)), self.passing_before.get(at, 3)
         self.passing.put(at, passing)
         bend = length(sp.sub(passing, passed)) / select(since > 0.0, since, 1.0)
         for end in ends:
-            bend, turns = bend + end.around * end.spin, select(end.around > 0.0, end.spin, 0.0)
-            if end.arm is not None:
-                bend, turns = bend + (end.arm * end.spin + 2.0 * length(passing)) * end.spin, end.spin
+            bend, turns = bend + end.circling * end.spin, select(end.circling > 0.0, end.spin, 0.0)
+            if end.lever is not None:
+                bend, turns = bend + (end.lever * end.spin + 2.0 * length(passing)) * end.spin, end.spin
             self.turns[0] = maximum(self.turns[0], select(near, turns, 0.0))
         old_gap, old_rate = self._at(self.nearest_before, at)
         sure = lasting(old_gap, old_rate) + lasting(nearest_gap, -nearest_rate) < since
@@ -216,13 +215,13 @@ class Gaps:
         self.dips[0] = select(dips, 1.0, self.dips[0])
         self.nearest[0][at], self.nearest[1][at] = nearest_gap, nearest_rate
 
-    def _rests(self, touch: Touch, k: int, before: list[Touch], at: Any, size: Scalar) -> Any:
+    def _rests(self, point: ContactPoint, k: int, before: list[ContactPoint], at: Any, size: Scalar) -> Any:
         """Whether what is now contact k of a pair rests (mask). before: the contacts of the features of the start."""
         if len(before) == 1:
             return self.impacts.holds(at)
         rests = False
         for j, other in enumerate(before):  # as things turn, it may be in another slot, and another in its slot
-            between, near = sp.sub(touch.point, other.point), (OTHER if j == k else SAME) * size
+            between, near = sp.sub(point.position, other.position), (OTHER if j == k else SAME) * size
             rests = rests | (self.impacts.holds(at + j) & (sp.dot(between, between) < near * near))
         return rests
 
@@ -247,8 +246,8 @@ class Gaps:
 
         for slot in each_place(self.contacts):
             keep(self.before, self.now, slot)
-        for k in loop(self.contacts.meeting_count[0]):
-            at = self.contacts.firsts[k]
+        for k in loop(self.contacts.near_count[0]):
+            at = self.contacts.first_slots[k]
             keep(self.nearest_before, self.nearest, at)
             old, new = self.passing_before.get(at, 3), self.passing.get(at, 3)
             self.passing_before.put(at, [select(where, x, y) for x, y in zip(new, old, strict=True)])
