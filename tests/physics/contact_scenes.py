@@ -11,7 +11,7 @@ from models import random_inertia, random_quaternion
 from torch import Tensor
 
 import backdrive as bd
-from backdrive.physics.geometry.collision import PAIRS
+from backdrive.physics.geometry.pairs import PAIRS
 
 SOLVERS = {"gauss-seidel": bd.ProjectedGaussSeidel(), "interior-point": bd.InteriorPoint()}
 INTEGRATORS = {"euler": bd.SemiImplicitEuler(), "midpoint": bd.Midpoint()}

@@ -14,10 +14,10 @@ import numpy as np
 
 from ..schema import layout
 from ..schema.layout import NQ, NV, EqualityKind, Kind
-from .geometry import geometry, in_world
+from .geometry import shape_tables
 from .model import Model
-from .pairs import Connection, Neighbours, contact_pairs
-from .shapes import HalfSpace, PlacedShape
+from .pairs import Connection, RigidGroups, contact_pairs
+from .shapes import PlacedShape, half_space_in_world
 
 Array = np.ndarray
 
@@ -143,19 +143,18 @@ def pack(
     names = _shape_names(links, bodies, statics)
     shape_link = np.array(owners, dtype=np.int64)
     for i, shape in enumerate(placed):
-        if isinstance(shape.shape, HalfSpace):
-            placed[i] = in_world(shape, *_fixed_pose(links, owners[i], names[i]))
+        if not shape.shape.bounded:
+            placed[i] = half_space_in_world(shape, *_fixed_pose(links, owners[i], names[i]))
             shape_link[i] = -1
-    tables = geometry(placed)
+    tables = shape_tables(placed)
     named = np.array([link.body is not None for link in links])
     link_of = {link.body: i for i, link in enumerate(links) if link.body is not None}
     shapes_of = {link: [i for i, owner in enumerate(owners) if owner == link] for link in bodies}
     static_of = {shape.name: len(owners) - len(statics) + k for k, shape in enumerate(statics)}
     pairs = contact_pairs(
         placed,
-        tables.kind,
         np.array(owners, dtype=np.int64),
-        Neighbours(parent, kind, named, connections),
+        RigidGroups(parent, kind, named, connections),
         excluded=[(link_of.get(a, -1), link_of.get(b, -1)) for a, b in excluded],
         separate=[(i, static_of[static]) for body, static in separate for i in shapes_of[link_of[body]]],
         added=touching,

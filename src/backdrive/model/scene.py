@@ -18,7 +18,7 @@ from .model import Model
 from .motors import Motor
 from .pairs import Connection
 from .rotations import from_orientation
-from .shapes import HalfSpace, PlacedShape, Shape
+from .shapes import PlacedShape, Shape
 from .tree import (
     BodySpec,
     ConstraintSpec,
@@ -392,8 +392,8 @@ class Scene:
             raise TypeError(f"{what}: expected a shape such as Box(...), got {shape!r}")
         if shape.dim != self.dim:
             raise ValueError(f"{what}: {type(shape).__name__} is {shape.dim}D, the scene is {self.dim}D")
-        if isinstance(shape, HalfSpace) and not static:
-            raise ValueError(f"{what}: a HalfSpace is infinite; add it with add_static")
+        if not shape.bounded and not static:
+            raise ValueError(f"{what}: a {type(shape).__name__} is infinite; add it with add_static")
         return shape
 
     def _pose(self, position: Any, angle: Any, quaternion: Any, what: str) -> tuple[Array, Array]:

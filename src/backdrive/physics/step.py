@@ -28,7 +28,8 @@ from .constraints.constrain import constrain
 from .constraints.forces import add_forces
 from .constraints.outcome import ConstraintOutcome, FreeMotion, SubstepTimes
 from .constraints.warm_start import WarmStart
-from .geometry.collision import Contacts, find_contacts
+from .geometry.collision import find_contacts
+from .geometry.contact_points import ContactPoints
 from .impacts.impact import Impacts
 from .impacts.time_of_impact import SubstepMotion, first_impact
 from .integrators.base import Stages, move
@@ -75,7 +76,7 @@ class Substep:
     stages: Stages
     times: SubstepTimes
     outcome: ConstraintOutcome | None = None
-    contacts: Contacts | None = None
+    contacts: ContactPoints | None = None
 
 
 def substep(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..physics.geometry.collision import TOUCH
+from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD
 from ..schema import layout
 from . import kernels
 from .contacts import SOLID, STUFF, PairForm
@@ -103,7 +103,7 @@ class Adjoint:
     ) -> tuple[Array, Array]:
         """Gradients with respect to the touches of contacts [n, 7] and to the table of impulses."""
         n, dtype = step.contacts.count, self.engine.dtype
-        touch_bar, own_bar = np.empty((n, TOUCH - 1), dtype), np.empty((n, self.engine.form.rows), dtype)
+        touch_bar, own_bar = np.empty((n, CONTACT_POINT), dtype), np.empty((n, self.engine.form.rows), dtype)
         self._forces(
             n, **self.engine.force_picks(numbers, step), out_bar=np.ascontiguousarray(forces_bar), touch_bar=touch_bar,
             impulses_bar=own_bar, h=self.engine.h,
@@ -170,7 +170,7 @@ class Adjoint:
         both = {name: self._rows(memory, f"{name} of places", 2 * places, n) for name, n in widths.items()}
         bars = {f"{name}_a_bar": rows[:places] for name, rows in both.items()}
         bars |= {f"{name}_b_bar": rows[places:] for name, rows in both.items()}
-        touch_bar = memory.array("touch_bar", places, TOUCH)
+        touch_bar = memory.array("touch_bar", places, CONTACT_RECORD)
         picks = engine.picks(numbers, step.free, step.touches, contacts)
         self._blocks(
             places, **picks, blocks=blocks, blocks_bar=blocks_bar, touch_bar=touch_bar, **bars,
@@ -181,8 +181,8 @@ class Adjoint:
         for name, end, totals in (("body", "body", bodies_bar), ("matter", "shape", matter_bar)):
             self._add_up(both[name], [contacts.at[f"{end}_{x}_at"][:places] for x in "ab"], totals)
         records_bar[:, layout.FRICTION : layout.FRICTION + STUFF] += matter_bar[:-1, :STUFF]
-        touches_bar = memory.zeros("touches_bar", len(step.touches), TOUCH - 1)
-        touches_bar[contacts.slot] = touch_bar[contacts.place, : TOUCH - 1]
+        touches_bar = memory.zeros("touches_bar", len(step.touches), CONTACT_POINT)
+        touches_bar[contacts.slot] = touch_bar[contacts.place, :CONTACT_POINT]
         if direct_bar is not None:
             touches_bar[contacts.slot] += direct_bar
         solids_bar = self._pairs(memory, step, touches_bar)

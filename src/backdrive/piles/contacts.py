@@ -16,9 +16,11 @@ from ..ir import Floats, Scalar, absolute, maximum, select, sqrt
 from ..physics.constraints.bias import SLOP, contact_bias, violation
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.constraints.rows import Row, contact_rows, friction_share, material, row_speed
-from ..physics.geometry.box_pairs import search_boxes
-from ..physics.geometry.collision import MARGIN, PAIRS, place_solid
-from ..physics.geometry.solids import Hull, Pair, Solid, Touch
+from ..physics.geometry.collision import MARGIN
+from ..physics.geometry.narrow_phase import place_solid
+from ..physics.geometry.pairs import PAIRS
+from ..physics.geometry.pairs.boxes import BOX_BOX
+from ..physics.geometry.solids import CONTACT_POINT, ContactPoint, Hull, ShapePair, Solid
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
@@ -107,9 +109,8 @@ class PairForm:
     boxes: bool = False
 
     @property
-    def pair(self) -> Pair:
-        pair = PAIRS[self.dim][self.kinds]
-        return pair._replace(search=search_boxes) if self.boxes else pair
+    def pair(self) -> ShapePair:
+        return BOX_BOX if self.boxes else PAIRS[self.dim][self.kinds]
 
     def features(self, a: Hull, b: Hull) -> int:
         """How many numbers `search` finds; it is asked, on floats."""
@@ -126,12 +127,12 @@ def to_hull(floats: np.ndarray, place: tuple[int, ...]) -> Hull:
     return Hull(nvertex, table.at(vertex), nface, table.at(face), nedge, table.at(edge))
 
 
-def touches(pair: Pair, features: Vec) -> Callable[..., list[Scalar]]:
-    """Gap, point and normal of every slot, from the two solids."""
+def point_numbers(pair: ShapePair, features: Vec) -> Callable[..., list[Scalar]]:
+    """Gap, position and normal of every slot, from the two solids."""
 
     def found(*x: Scalar) -> list[Scalar]:
         a, b = split(x, SOLID, SOLID)
-        return [y for t in pair.contacts(to_solid(a), to_solid(b), features) for y in (t.gap, *t.point, *t.normal)]
+        return [y for point in pair.contacts(to_solid(a), to_solid(b), features) for y in point.numbers]
 
     return found
 
@@ -139,7 +140,7 @@ def touches(pair: Pair, features: Vec) -> Callable[..., list[Scalar]]:
 def meet(
     form: PairForm, a: Vec, b: Vec, hulls: Sequence[Hull], motions: Sequence[Vec], sizes: Vec, left: Scalar
 ) -> tuple[list[Scalar], Vec]:
-    """TOUCH numbers of every slot, and the features that meet."""
+    """CONTACT_RECORD numbers of every slot, and the features that meet."""
     features = tuple(form.pair.search(to_solid(a), to_solid(b), *hulls)) if form.pair.search else ()
     margin = MARGIN * select(sizes[0] < sizes[1], sizes[0], sizes[1])
 
@@ -147,10 +148,10 @@ def meet(
         return sp.cross(motion[12:15], sp.sub(point, motion[9:12]), motion[15:18])
 
     numbers: list[Scalar] = []
-    for touch in form.pair.contacts(to_solid(a), to_solid(b), features):
-        apart = sp.sub(velocity(motions[1], touch.point), velocity(motions[0], touch.point))
-        counts = touch.gap < margin + left * maximum(sp.dot(touch.normal, apart), 0.0)
-        numbers += [touch.gap, *touch.point, *touch.normal, select(counts, 1.0, 0.0)]
+    for point in form.pair.contacts(to_solid(a), to_solid(b), features):
+        apart = sp.sub(velocity(motions[1], point.position), velocity(motions[0], point.position))
+        counts = point.gap < margin + left * maximum(sp.dot(point.normal, apart), 0.0)
+        numbers += [*point.numbers, select(counts, 1.0, 0.0)]
     return numbers, features
 
 
@@ -172,9 +173,9 @@ class ContactForm:
 
     @property
     def inputs(self) -> tuple[int, ...]:
-        """Touch; of a and b: place and twists, K; of a and b: STUFF"""
+        """Contact point; of a and b: place and twists, K; of a and b: STUFF"""
         body = (self.body.motion, self.body.nv**2)
-        return (7, *body, *body, STUFF, STUFF)
+        return (CONTACT_POINT, *body, *body, STUFF, STUFF)
 
     @property
     def push(self) -> int:
@@ -216,12 +217,12 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
     contact_model, left = form.contact_model, h * form.body.part_of_step()
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        touched, motion_a, Ka, motion_b, Kb, stuff_a, stuff_b = split(x, *form.inputs)
-        touch = Touch(touched[0], touched[1:4], touched[4:7])
+        numbers_of_point, motion_a, Ka, motion_b, Kb, stuff_a, stuff_b = split(x, *form.inputs)
+        point = ContactPoint.of(numbers_of_point)
         (size_a, light_a, static_a), (size_b, light_b, static_b) = facts
         unused = (0.0,) * layout.FRICTION
         stuff = material((*unused, *stuff_a), (*unused, *stuff_b), form.combine)
-        rows = contact_rows(touch, 0.5 * (static_b - static_a), form.body.dim, form.directions)
+        rows = contact_rows(point, 0.5 * (static_b - static_a), form.body.dim, form.directions)
 
         def speed(row: Row, at: int) -> Scalar:
             a, b = (row_speed(row, m[:12], m[at : at + 6]) for m in (motion_a, motion_b))
@@ -231,10 +232,10 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
         before, hits = 0.0, False
         if form.body.bounces:
             before = speed(rows[0], 18)
-            meets = touch.gap + left * speeds[0] < 0.0
+            meets = point.gap + left * speeds[0] < 0.0
             hits = meets & (before < -contact_model.bounce_threshold) & (stuff.restitution > 0.0)
         slop = SLOP * select(size_a < size_b, size_a, size_b)
-        bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, left)
+        bias = contact_bias(point.gap, slop, stuff.restitution, before, hits, left)
         extra = contact_model.regularisation * (light_a + light_b) + (stuff.softness + contact_model.solver.cfm)
         extra = select(on, extra, 1.0)
         pushes = [
@@ -244,7 +245,7 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
         b = [select(on, y, 0.0) for y in (speeds[0] + bias, *speeds[1:])]
         inverse = [1.0 / sp.dot(row, row, extra) for row in pushes]
         mu = select(on, friction_share(form.body.dim, form.directions) * stuff.friction, 0.0)
-        rate = select(on, contact_model.solver.erp / left * violation(touch.gap, slop), 0.0)
+        rate = select(on, contact_model.solver.erp / left * violation(point.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
         return [*(y for row in pushes for y in row), *coupling, *b, *inverse, extra, mu, rate]
 
@@ -252,12 +253,12 @@ def contact_block(form: ContactForm, on: Any, facts: tuple[Vec, Vec], h: Scalar)
 
 
 def contact_force(form: ContactForm, facts: tuple[Vec, Vec], h: Scalar) -> Callable[..., list[Scalar]]:
-    """FORCE numbers as a function of a touch and its impulses: the mean force over the step, on the first shape."""
+    """FORCE numbers as a function of a contact point and its impulses: the mean force on the first shape."""
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        touched, impulses = split(x, 7, form.rows)
-        touch, force = Touch(touched[0], touched[1:4], touched[4:7]), sp.ZERO3
-        rows = contact_rows(touch, 0.5 * (facts[1][2] - facts[0][2]), form.body.dim, form.directions)
+        numbers_of_point, impulses = split(x, CONTACT_POINT, form.rows)
+        point, force = ContactPoint.of(numbers_of_point), sp.ZERO3
+        rows = contact_rows(point, 0.5 * (facts[1][2] - facts[0][2]), form.body.dim, form.directions)
         for impulse, row in zip(impulses, rows, strict=True):
             force = sp.add(force, sp.scale(impulse / h, row.force))
         return [*force, *rows[0].point]

@@ -8,10 +8,9 @@ from typing import Any
 
 from ..backends import Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table
 from ..ir import pack_number, select, vjp
+from ..model.shapes import BOUND
 from ..physics.constraints.forces import FORCE
-from ..physics.geometry.bounds import BOUND
-from ..physics.geometry.collision import TOUCH
-from ..physics.geometry.solids import Hull
+from ..physics.geometry.solids import ACTIVE, CONTACT_POINT, CONTACT_RECORD, Hull
 from ..physics.math.arrays import split
 from ..schema import layout
 from . import packs as sparse_packs
@@ -31,9 +30,9 @@ from .contacts import (
     is_near_plane,
     is_within,
     meet,
+    point_numbers,
     solid_of,
     to_solid,
-    touches,
 )
 
 HULL = ("vertices", "vertex_count", "faces", "face_count", "edges", "edge_count")
@@ -186,7 +185,7 @@ def near_plane() -> Kernel:
 
 @functools.cache
 def pairs(form: PairForm) -> Kernel:
-    """Of every pair of shapes of one pair of hulls: TOUCH numbers of its slots, and the features."""
+    """Of every pair of shapes of one pair of hulls: CONTACT_RECORD numbers of its slots, and the features."""
 
     def body(**a: Any) -> None:
         hulls = []
@@ -208,12 +207,13 @@ def pairs(form: PairForm) -> Kernel:
 
 @functools.cache
 def pairs_adjoint(form: PairForm, width: int) -> Kernel:
-    """solid_a_bar, solid_b_bar: from the bars of the touches (7 numbers a slot); width: of the features."""
+    """solid_a_bar, solid_b_bar: from the bars of the contact points (CONTACT_POINT numbers per slot); width: of the
+    features."""
 
     def body(**a: Any) -> None:
         inputs = (*a["solid_a"].get(0, SOLID), *a["solid_b"].get(0, SOLID))
-        seeds = a["touches_bar"].get(0, form.pair.slots * (TOUCH - 1))
-        _, gradient = vjp(touches(form.pair, a["features"].get(0, width)), inputs, seeds)
+        seeds = a["touches_bar"].get(0, form.pair.slots * CONTACT_POINT)
+        _, gradient = vjp(point_numbers(form.pair, a["features"].get(0, width)), inputs, seeds)
         a["solid_a_bar"].put(0, gradient[:SOLID])
         a["solid_b_bar"].put(0, gradient[SOLID:])
 
@@ -228,10 +228,11 @@ CONTACT = ("touch", "body_a", "body_b", "matter_a", "matter_b")
 
 
 def _contact(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
-    touch, body_a, body_b = a["touch"].get(0, TOUCH), *(a[f"body_{end}"].get(0, sum(form.inputs[1:3])) for end in "ab")
+    point = a["touch"].get(0, CONTACT_RECORD)
+    body_a, body_b = (a[f"body_{end}"].get(0, sum(form.inputs[1:3])) for end in "ab")
     matter = [a[f"matter_{end}"].get(0, MATTER) for end in "ab"]
-    function = contact_block(form, touch[7] > 0.5, (matter[0][STUFF:], matter[1][STUFF:]), a["h"])
-    return function, [*touch[:7], *body_a, *body_b, *matter[0][:STUFF], *matter[1][:STUFF]]
+    function = contact_block(form, point[ACTIVE] > 0.5, (matter[0][STUFF:], matter[1][STUFF:]), a["h"])
+    return function, [*point[:CONTACT_POINT], *body_a, *body_b, *matter[0][:STUFF], *matter[1][:STUFF]]
 
 
 @functools.cache
@@ -263,7 +264,7 @@ def contacts_adjoint(form: ContactForm) -> Kernel:
         for r, x in enumerate(inverse):
             seeds[size - 3 - rows + r] = seeds[size - 3 - rows + r] / x
         _, gradient = vjp(function, inputs, seeds)
-        parts = split(gradient, 7, *[sum(form.inputs[1:3])] * 2, STUFF, STUFF)
+        parts = split(gradient, CONTACT_POINT, *[sum(form.inputs[1:3])] * 2, STUFF, STUFF)
         for name, part in zip(names, parts, strict=True):
             a[name].put(0, part)
 
@@ -278,7 +279,7 @@ FORCED = ("touch", "matter_a", "matter_b", "impulses")
 
 def _force(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Any]], list[Any]]:
     facts = tuple(a[f"matter_{end}"].get(0, MATTER)[STUFF:] for end in "ab")
-    return contact_force(form, facts, a["h"]), [*a["touch"].get(0, 7), *a["impulses"].get(0, form.rows)]
+    return contact_force(form, facts, a["h"]), [*a["touch"].get(0, CONTACT_POINT), *a["impulses"].get(0, form.rows)]
 
 
 @functools.cache
@@ -294,13 +295,13 @@ def forces(form: ContactForm) -> Kernel:
 
 @functools.cache
 def forces_adjoint(form: ContactForm) -> Kernel:
-    """touch_bar (7 numbers), impulses_bar: from the bars of the forces."""
+    """touch_bar (CONTACT_POINT numbers), impulses_bar: from the bars of the forces."""
 
     def body(**a: Any) -> None:
         function, inputs = _force(form, a)
         _, gradient = vjp(function, inputs, a["out_bar"].get(0, FORCE))
-        a["touch_bar"].put(0, gradient[:7])
-        a["impulses_bar"].put(0, gradient[7:])
+        a["touch_bar"].put(0, gradient[:CONTACT_POINT])
+        a["impulses_bar"].put(0, gradient[CONTACT_POINT:])
 
     outputs = [Rows("touch_bar", writable=True), Rows("impulses_bar", writable=True)]
     arguments = [*map(Picked, FORCED), Rows("out_bar"), *outputs, Number("h")]

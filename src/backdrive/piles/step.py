@@ -11,7 +11,7 @@ import numpy as np
 from ..backends.llvm_cpu.target import host
 from ..model import Model
 from ..physics.constraints.forces import FORCE
-from ..physics.geometry.collision import TOUCH
+from ..physics.geometry.solids import ACTIVE, CONTACT_RECORD, GAP
 from ..physics.math.spatial import IDENTITY
 from ..physics.scheme import Scheme
 from ..physics.solvers.gauss_seidel import ProjectedGaussSeidel
@@ -245,8 +245,8 @@ class Engine:
     def meet(
         self, memory: Memory, numbers: Numbers, free: Array, solids: Array, pairs: Pairs
     ) -> tuple[Array, list[Array]]:
-        """TOUCH numbers of all slots of all pairs, and a last row of zeros; features, by groups."""
-        touches = memory.array("touches", len(pairs.pair_of_slot) + 1, TOUCH)
+        """CONTACT_RECORD numbers of all slots of all pairs, and a last row of zeros; features, by groups."""
+        touches = memory.array("touches", len(pairs.pair_of_slot) + 1, CONTACT_RECORD)
         touches[-1] = 0.0
         read = free, solids, touches, numbers.matter
         if pairs.meetings is None or any(x is not y for x, y in zip(read, pairs.meetings[0], strict=True)):
@@ -272,7 +272,7 @@ class Engine:
                 values[f"matter_{end}"] = numbers.matter, shapes
                 hull = zip(kernels.HULL, tables.class_hull[of_class], strict=True)
                 values |= {f"{name}_{end}": x for name, x in hull}
-            found = touches[at : at + n * group.slots].reshape(n, group.slots * TOUCH)
+            found = touches[at : at + n * group.slots].reshape(n, group.slots * CONTACT_RECORD)
             values |= {"touches": found, "features": features[k], "floats": self._floats, "left": self.left}
             calls.append(stage.prepare(n, **values))
             at += n * group.slots
@@ -296,7 +296,7 @@ class Engine:
 
     def arrange(self, pairs: Pairs, touches: Array, warm: Impulses | None) -> Contacts:
         """The contacts, and the order in which they are solved."""
-        slot = (touches[:-1, TOUCH - 1] > 0.5).nonzero()[0]
+        slot = (touches[:-1, ACTIVE] > 0.5).nonzero()[0]
         known = pairs.arranged
         if known is not None and np.array_equal(slot, known.slot):
             if warm is None:
@@ -455,7 +455,7 @@ class Engine:
     def status(self, q: Array, v: Array, contacts: Contacts, solved: Solved, touches: Array) -> tuple[float, ...]:
         """As `physics.step.step` has it: motors that are clipped and impacts there are none."""
         finite = float(np.isfinite(q.sum() + v.sum()))
-        depth = max(0.0, -float(touches[contacts.slot, 0].min(initial=0.0)))
+        depth = max(0.0, -float(touches[contacts.slot, GAP].min(initial=0.0)))
         pressing = float(np.count_nonzero(solved.impulses[:, 0] > 0.0))
         modes = self.mode_number(contacts, solved.modes)
         return finite, 0.0, solved.residual, pressing, depth, modes, 0.0, 0.0, 0.0, 0.0

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..ir import Scalar, absolute, any_lane, carry, clip, lane_count, leave, loop, maximum, picked, select, when
-from ..physics.constraints.constrain import ABOUT
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import accumulate
 from ..physics.math.spatial import Vec
+from ..physics.solvers.active_set import CLAMPED as ABOUT
 from .contacts import ContactBlock, ContactForm
 
 RESTART = 8  # sweeps, after which momentum starts again: with more of it they may go in circles, and gradients grow

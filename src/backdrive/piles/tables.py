@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from ..model import Model
-from ..physics.geometry.bounds import BOUND, bound_factors, extent
-from ..physics.geometry.collision import PAIRS
+from ..model.shapes import BOUND, SHAPE_KINDS
+from ..physics.geometry.pairs import PAIRS
 from ..schema import layout
 from ..schema.layout import ShapeKind
 from .bodies import KIND, BodyForm
@@ -67,8 +67,8 @@ class Tables:
         for i, shape in enumerate(self.order.tolist()):
             kind, (first, count, *_) = ShapeKind(model.shape_kind[shape]), model.shape_hull[shape].tolist()
             vertices = self.floats[first : first + 3 * count].reshape(-1, 3)
-            bounds[i] = bound_factors(kind, vertices)
-            sizes[i] = extent(kind, records[shape, layout.SIZE : layout.SIZE + 3], vertices)
+            bounds[i] = SHAPE_KINDS[kind].bound_factors(vertices)
+            sizes[i] = SHAPE_KINDS[kind].bounding_radius(records[shape, layout.SIZE : layout.SIZE + 3], vertices)
         return bounds, sizes
 
     def _classes(self) -> None:

@@ -21,7 +21,7 @@ from ...ir import (
 )
 from ...schema import layout
 from ...schema.layout import EqualityKind
-from ..geometry.collision import TOUCH, Contacts
+from ..geometry.contact_points import ContactPoints
 from ..impacts.impact import Impacts
 from ..math import spatial as sp
 from ..math.spatial import Vec
@@ -150,19 +150,20 @@ class RowAssembler:
                 (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
                 self._add(RowData(
                     support, [signed(row, sign)], [on], place + i, speeds=[speed + bias],
-                    speeds_next=[speed_next + bias], compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                    speeds_next=[speed_next + bias], compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0],
+                    violation=violation(gap, LIMIT_SLOP),
                 ))  # fmt: skip
         return numbers, count
 
-    def contacts(self, contacts: Contacts) -> None:
+    def contacts(self, contacts: ContactPoints) -> None:
         constraints, times = self.constraints, self.times
         m = constraints.directions
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
-            touch, on = contacts.touch(slot)
+            point, on = contacts.point(slot)
             a, b, support = constraints.pair(p)
             stuff = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
-            rows = contact_rows(touch, constraints.pair_surface(p), constraints.dim, m)
+            rows = contact_rows(point, constraints.pair_surface(p), constraints.dim, m)
             speeds = [self._speed(row, support) for row in rows]
             before: Scalar = 0.0
             hits: Mask = False
@@ -171,11 +172,11 @@ class RowAssembler:
                 self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
             elif constraints.bounces:
                 before = self._speed(rows[0], support, BEFORE)
-                closes = touch.gap + times.left * speeds[0] < 0.0
+                closes = point.gap + times.left * speeds[0] < 0.0
                 fast = before < -self.contact_model.bounce_threshold
                 hits = closes & fast & (stuff.restitution > 0.0)
             slop = SLOP * constraints.pair_size(p)
-            bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, times.left)
+            bias = contact_bias(point.gap, slop, stuff.restitution, before, hits, times.left)
             mu = friction_share(constraints.dim, m) * stuff.friction
             rough = on & (mu > 0.0)
             extra = self._compliance(support, softness=stuff.softness)
@@ -184,16 +185,16 @@ class RowAssembler:
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
                 speeds=[speeds[0] + bias, *speeds[1:]], speeds_next=[speeds_next[0] + bias, *speeds_next[1:]],
                 compliance=[extra] * (1 + m), low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
-                violation=violation(touch.gap, slop), bounces=hits,
+                violation=violation(point.gap, slop), bounces=hits,
             ))  # fmt: skip
 
-    def touching(self, contacts: Contacts, first: Index) -> tuple[Scalar, Scalar]:
+    def touching(self, contacts: ContactPoints, first: Index) -> tuple[Scalar, Scalar]:
         """How many contacts press, and the deepest penetration (m); first: the first row of the contacts."""
         numbers = carry(2)
         numbers[0], numbers[1] = 0.0, 0.0
         for c in loop(contacts.count[0]):
             numbers[0] = numbers[0] + select(self.problem.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
-            gap = contacts.touches.get(contacts.slots[c], TOUCH)[0]
+            gap = contacts.gap(contacts.slots[c])
             numbers[1] = maximum(numbers[1], -gap)
         return numbers[0], numbers[1]
 

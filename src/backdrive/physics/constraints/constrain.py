@@ -26,7 +26,8 @@ from ...ir import (
     when,
     workspace,
 )
-from ..geometry.collision import Contacts, find_contacts, follow_contacts
+from ..geometry.collision import find_contacts, follow_contacts
+from ..geometry.contact_points import ContactPoints
 from ..impacts.energy_guard import Rebounds, solve_without_gain
 from ..impacts.impact import Impacts
 from ..math import spatial as sp
@@ -49,7 +50,7 @@ from .warm_start import WarmStart
 
 def constrain(
     ctx: StepContext, motion: FreeMotion, warm_start: WarmStart, adjoint: bool, impacts: Impacts | None = None,
-    contacts: Contacts | None = None,
+    contacts: ContactPoints | None = None,
 ) -> ConstraintOutcome:  # fmt: skip
     """From v* to v⁺. warm_start: the impulses of the step before, and then those of this one.
 
@@ -148,8 +149,8 @@ def link_motions(tree: Tree, motion: FreeMotion, impacts: Impacts | None) -> Lin
 
 
 def candidate_points(
-    ctx: StepContext, motion: FreeMotion, links: LinkMotions, impacts: Impacts | None, contacts: Contacts | None
-) -> Contacts:
+    ctx: StepContext, motion: FreeMotion, links: LinkMotions, impacts: Impacts | None, contacts: ContactPoints | None
+) -> ContactPoints:
     """The contact points that may press in this substep."""
     constraints, times = ctx.tree.constraints, motion.times
     reach = times.left if impacts is None else times.h

@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ...ir import Index, Mask, ScalarArray, absolute, any_lane, carry, loop, memory, select, when, workspace
-from ..geometry.collision import TOUCH, contacts_adjoint
+from ..geometry.collision import contacts_adjoint
+from ..geometry.solids import CONTACT_POINT
 from ..math import spatial as sp
 from ..math.arrays import add_to, all_elements, copy, zero
 from ..math.linear import TILE, solve_lu_transposed
@@ -52,13 +53,13 @@ class ConstraintAdjoint:
         most = tree.constraints.nimpulse + TILE
         self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
         self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
-        self.touch_bars = memory(tree.constraints.nslot * (TOUCH - 1))
+        self.point_bars = memory(tree.constraints.nslot * CONTACT_POINT)
         self.forget_points()
 
     def forget_points(self) -> None:
         """Start anew, for another cotangent of v⁺."""
         for c in loop(self.outcome.contacts.count[0]):
-            self.touch_bars.put(self.outcome.contacts.slots[c], (0.0,) * (TOUCH - 1))
+            self.point_bars.put(self.outcome.contacts.slots[c], (0.0,) * CONTACT_POINT)
 
     def find_active_set(self) -> None:
         """The active set of the solution, and the factors of its matrix B."""
@@ -96,9 +97,9 @@ class ConstraintAdjoint:
         assert self.forces_bar is not None
         for c in loop(outcome.contacts.count[0]):
             slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-            touch, _ = outcome.contacts.touch(slot)
+            point, _ = outcome.contacts.point(slot)
             force_bar = self.forces_bar.get(slot, FORCE)[:3]
-            for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
+            for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
                 impulse_bar[first + k] = impulse_bar[first + k] + sp.dot(row.force, force_bar)
         if outcome.limits is None:
             return
@@ -176,6 +177,6 @@ class ConstraintAdjoint:
         RowAdjoint(self, which, LinkCotangents(poses, bars, q_bar, constants_bar)).add_all()
         for _ in when(which == last):
             constants = all_elements(constants_bar)
-            contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.touch_bars, bars, constants)
+            contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.point_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]
         link_poses_adjoint(tree, poses, bars, q, given, q_bar, velocity_bars, constants_bar)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...ir import Index, IndexArray, Scalar, ScalarArray
+from ...model.shapes import BOUND
 from ...schema import layout
-from ..geometry.bounds import BOUND
 from ..math.spatial import Vec
 from . import tables
 
@@ -142,7 +142,7 @@ class Constraints:
         return (*place, 0.0, turn[0], turn[1], 0.0, turn[3], turn[4], 0.0, 0.0, 0.0, 1.0, *rest)
 
     def bound(self, i: Index) -> Vec:
-        """The factors of a shape's bounding volume (`bounds.bound_factors`)."""
+        """The factors of a shape's bounding volume (`model.shapes.BoundFactors`)."""
         return self.floats.at(self.head("bound")).get(i, BOUND)
 
     def support(self, at: Index) -> Support:

@@ -27,9 +27,9 @@ def add_forces(
     problem, block = outcome.problem, constraints.block
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
-        touch, on = outcome.contacts.touch(slot)
+        point, on = outcome.contacts.point(slot)
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
-        rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
+        rows = contact_rows(point, surface, constraints.dim, constraints.directions)
         before = forces.get(slot, FORCE)
         force: Vec = before[:3]
         for k, row in enumerate(rows):
@@ -49,9 +49,9 @@ def power_of_forces(constraints: Constraints, outcome: ConstraintOutcome, forces
     total[0] = 0.0
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-        touch, on = outcome.contacts.touch(slot)
+        point, on = outcome.contacts.point(slot)
         bar = forces_bar.get(slot, FORCE)[:3]
-        for k, row in enumerate(contact_rows(touch, 0.0, constraints.dim, constraints.directions)):
+        for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
             total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limits is not None:
         for r in loop(outcome.first_contact):

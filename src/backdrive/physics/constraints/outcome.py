@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ...ir import Index, IndexArray, Scalar, ScalarArray
-from ..geometry.collision import Contacts
+from ..geometry.contact_points import ContactPoints
 from ..tree.dynamics import Dynamics
 from .problem import ContactProblem
 
@@ -61,7 +61,7 @@ class ConstraintOutcome:
     """
 
     problem: ContactProblem
-    contacts: Contacts
+    contacts: ContactPoints
     first_contact: Index
     v_next: ScalarArray
     move: ScalarArray

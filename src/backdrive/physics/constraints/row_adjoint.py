@@ -16,8 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, select, to_float, vjp, when
 from ...schema import layout
 from ...schema.layout import EqualityKind
-from ..geometry.collision import TOUCH
-from ..geometry.solids import Touch
+from ..geometry.solids import CONTACT_POINT, ContactPoint
 from ..math import spatial as sp
 from ..math.arrays import accumulate, all_elements, split
 from ..math.spatial import Vec
@@ -189,7 +188,7 @@ class RowAdjoint:
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
             first = self.outcome.first_contact + c * constraints.block
-            touch, on = contacts.touch(slot)
+            point, on = contacts.point(slot)
             contact = ContactMultipliers(
                 [self._multipliers(first + k) for k in range(constraints.block)],
                 on,
@@ -204,12 +203,11 @@ class RowAdjoint:
             records = [(start + i * layout.SHAPE, constraints.shape_record(i)) for i in shapes]
 
             def power(contact: ContactMultipliers, a: Vec, b: Vec, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
-                touch = Touch(x[0], x[1:4], x[4:7])
-                return select(contact.on, self._contact(touch, contact, record_a, record_b, a, b), 0.0)
+                return select(contact.on, self._contact(ContactPoint.of(x), contact, record_a, record_b, a, b), 0.0)
 
-            found = (None, (touch.gap, *touch.point, *touch.normal))
+            found = (None, point.numbers)
             *_, point_bar = self._differentiate(partial(power, contact), support, *records, found)
-            accumulate(self.adjoint.touch_bars.at(slot * (TOUCH - 1)), point_bar)
+            accumulate(self.adjoint.point_bars.at(slot * CONTACT_POINT), point_bar)
 
     def _force_bar(self, slot: Index) -> Vec | None:
         """The cotangents of a contact's force and of its point."""
@@ -219,17 +217,17 @@ class RowAdjoint:
         return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
     def _contact(
-        self, touch: Touch, contact: ContactMultipliers, record_a: Vec, record_b: Vec, a: Vec, b: Vec
+        self, point: ContactPoint, contact: ContactMultipliers, record_a: Vec, record_b: Vec, a: Vec, b: Vec
     ) -> Scalar:
         constraints, m = self.constraints, self.constraints.directions
-        rows = contact_rows(touch, contact.surface, constraints.dim, m)
+        rows = contact_rows(point, contact.surface, constraints.dim, m)
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
         stuff = material(record_a, record_b, constraints.combine)
         before = powers[2] if constraints.bounces else 0.0
         restitution = stuff.restitution * contact.rebound
-        bias = contact_bias(touch.gap, contact.slop, restitution, before, contact.hits, self.times.left)
-        bias = select(self.correcting, self.rate * touch.gap, bias)
+        bias = contact_bias(point.gap, contact.slop, restitution, before, contact.hits, self.times.left)
+        bias = select(self.correcting, self.rate * point.gap, bias)
         total = total - normal.free * (bias + stuff.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)

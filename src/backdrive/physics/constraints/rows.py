@@ -17,7 +17,7 @@ from typing import NamedTuple
 from ...ir import Index, Scalar, maximum, minimum, select, sqrt, traced
 from ...schema import layout
 from ...schema.layout import EqualityKind, Kind
-from ..geometry.solids import Touch
+from ..geometry.solids import ContactPoint
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
 from ..tree.tree import Link
@@ -47,10 +47,10 @@ def row_speed(row: Row, place: Vec, twist: Vec) -> Scalar:
     return sp.dot(row.couple, w, sp.dot(row.force, sp.cross(w, arm, twist[3:])))
 
 
-def contact_rows(touch: Touch, surface: Scalar, dim: int, directions: int) -> list[Row]:
+def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:
     """The normal, and the directions of friction, evenly spread in the tangent plane; surface: that of the pair."""
-    n = touch.normal
-    point = sp.add(touch.point, sp.scale(surface * touch.gap, n))
+    n = point.normal
+    position = sp.add(point.position, sp.scale(surface * point.gap, n))
     if dim == 2:
         tangents: list[Vec] = [(-n[1], n[0], 0.0)]
     else:
@@ -63,7 +63,7 @@ def contact_rows(touch: Touch, surface: Scalar, dim: int, directions: int) -> li
         angles = [math.pi * k / directions for k in range(directions)]
         turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
         tangents = [sp.add(sp.scale(c, x), sp.scale(s, y)) for c, s in turns]
-    return [Row(point, ZERO3, d) for d in (n, *tangents)]
+    return [Row(position, ZERO3, d) for d in (n, *tangents)]
 
 
 def friction_share(dim: int, directions: int) -> float:

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...model.shapes import BOUND, SHAPE_KINDS
 from ...schema import layout
 from ...schema.layout import NV, Kind, ShapeKind
-from ..geometry.bounds import BOUND, bound_factors, extent
-from ..geometry.collision import PAIRS
+from ..geometry.narrow_phase import sorted_pairs
 
 if TYPE_CHECKING:
     from ...model import Model
@@ -65,7 +65,7 @@ class ConstraintTables(NamedTuple):
     ints: HEAD; GROUP of every kind of pairs; the records of shapes, pairs, limits, frictions and equations; the
     coordinates of v on the chains. floats: INVERSE_MASS of every link, BOUND of every shape, CONTACT of every pair, the
     hulls. nslot: how many contact points there can be; pair_of_slot [nslot]. nsingle: how many other rows there can be.
-    kinds: the kinds of pairs that occur, as positions in the sorted PAIRS. grounded: the second shape of every pair
+    kinds: the kinds of pairs that occur, as positions in `sorted_pairs`. grounded: the second shape of every pair
     belongs to the world.
     """
 
@@ -123,7 +123,7 @@ def _groups(model: Model) -> tuple[list[int], list[int], tuple[int, ...]]:
     groups: list[int] = []
     pair_of_slot: list[int] = []
     present, pair = [], 0
-    for number, (kind, entry) in enumerate(sorted(PAIRS[model.dim].items())):
+    for number, (kind, entry) in enumerate(sorted_pairs(model.dim)):
         count = kinds.count(kind)
         groups += [pair, pair + count, len(pair_of_slot)]
         pair_of_slot += [p for p in range(pair, pair + count) for _ in range(entry.slots)]
@@ -203,7 +203,7 @@ def _vertices(model: Model, hull: np.ndarray) -> np.ndarray:
 def _bounds(model: Model) -> np.ndarray:
     """BOUND numbers of all shapes, flat."""
     shapes = zip(model.shape_kind, model.shape_hull, strict=True)
-    rows = [bound_factors(ShapeKind(kind), _vertices(model, hull)) for kind, hull in shapes]
+    rows = [SHAPE_KINDS[ShapeKind(kind)].bound_factors(_vertices(model, hull)) for kind, hull in shapes]
     return np.array(rows, dtype=np.float64).reshape(-1, BOUND).ravel()
 
 
@@ -216,7 +216,7 @@ def _contacts(model: Model) -> np.ndarray:
     start = layout.shape_start(model.nlink, model.nq, model.nu)
     records = model.constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
     size = [
-        extent(ShapeKind(kind), record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
+        SHAPE_KINDS[ShapeKind(kind)].bounding_radius(record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
         for kind, record, hull in zip(model.shape_kind, records, model.shape_hull, strict=True)
     ]
     link = model.shape_link

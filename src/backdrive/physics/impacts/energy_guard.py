@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ...ir import Index, Scalar, ScalarArray, absolute, any_lane, carry, loop, memory, select, when, while_any
 from ..constraints.problem import ContactProblem
-from ..geometry.collision import Contacts
+from ..geometry.contact_points import ContactPoints
 from ..solvers import Solver
 from .impact import Impacts
 
@@ -29,7 +29,7 @@ class Rebounds(NamedTuple):
     b of a contact that bounces; 0 for others. kept [1]: the part of restitution that is kept; set by the energy guard.
     """
 
-    contacts: Contacts
+    contacts: ContactPoints
     first: Index
     bounce: ScalarArray
     kept: ScalarArray

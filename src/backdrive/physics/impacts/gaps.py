@@ -10,10 +10,11 @@ from typing import NamedTuple
 
 from ...ir import Index, Mask, Scalar, ScalarArray, carry, is_constant, loop, maximum, memory, select, sqrt, to_float
 from ..geometry.bounds import length
-from ..geometry.collision import Contacts, Meeting, met_pairs
-from ..geometry.solids import FAR, Pair, Touch
+from ..geometry.contact_points import ContactPoints
+from ..geometry.narrow_phase import NarrowPhase, near_pairs
+from ..geometry.solids import FAR, ContactPoint
 from ..math import spatial as sp
-from ..tree.poses import PLACE, pose_size
+from ..tree.poses import pose_size
 from ..tree.tree import Tree
 from .impact import RESTING_GAP, Impacts
 
@@ -64,7 +65,7 @@ class WatchedGaps:
 
     GAP, RATE, SLOT = range(3)  # the first numbers of `least`
 
-    def __init__(self, tree: Tree, impacts: Impacts, contacts: Contacts) -> None:
+    def __init__(self, tree: Tree, impacts: Impacts, contacts: ContactPoints) -> None:
         self.tree, self.impacts, self.contacts = tree, impacts, contacts
         self.least, self.dips, self.turns = carry(6), carry(1), carry(1)
         nslot = tree.constraints.nslot
@@ -75,8 +76,8 @@ class WatchedGaps:
         self.nearest_before, self.nearest = (GapHistory(memory(nslot), memory(nslot)) for _ in range(2))
         # The relative velocities of the pairs' shapes, [nslot, 3], at the pairs' first slots.
         self.passing, self.passing_before = (memory(3 * nslot) for _ in range(2))
-        for k in loop(contacts.place_count[0]):
-            slot = contacts.places[k]
+        for k in loop(contacts.near_slot_count[0]):
+            slot = contacts.near_slots[k]
             for history in (self.before, self.nearest_before):
                 history.put(slot, 0.0, 1.0)
             self.passing_before.put(slot, sp.ZERO3)
@@ -86,21 +87,20 @@ class WatchedGaps:
         for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, 0.0)):
             self.least[k] = x
         self.dips[0], self.turns[0] = 0.0, 0.0
-        for met in met_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
-            self._look_at_pair(met, look)
+        for narrow, at in near_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
+            self._look_at_pair(narrow, at, look)
 
-    def _look_at_pair(self, met: tuple[int, Pair, Index, Meeting, Index], look: Look) -> None:
-        """met: number and functions of the pair's kind, the pair, its shapes in the world, and its first slot."""
-        number, pair, p, meeting, at = met
-        size, (a, b), near = self.tree.constraints.pair_size(p), meeting.solids, self.contacts.near[at] > 0.5
-        roots = [to_float(root) for root in (meeting.support.root_a, meeting.support.root_b)]
-        points = points_before = pair.contacts(a, b, self.contacts.features_of(number, p))
-        if pair.search is not None:
-            points = pair.contacts(a, b, meeting.features(pair))
+    def _look_at_pair(self, narrow: NarrowPhase, at: Index, look: Look) -> None:
+        """narrow: the pair's shapes in the world; at: its first slot."""
+        size, near = self.tree.constraints.pair_size(narrow.p), self.contacts.pair_active[at] > 0.5
+        roots = [to_float(root) for root in (narrow.support.root_a, narrow.support.root_b)]
+        points = points_before = narrow.points(self.contacts.features(narrow.group.number, narrow.p))
+        if narrow.group.pair.search is not None:
+            points = narrow.points(narrow.search())
         nearest_gap: Scalar = FAR
         nearest_rate: Scalar = 0.0
         for k, point in enumerate(points):
-            slot, rate = at + k, -meeting.closing(point)
+            slot, rate = at + k, -narrow.closing_speed(point)
             rests = self._rests(point, k, points_before, at, size)
             gap = point.gap + select(rests, REST_DEPTH * size, 0.0)
             # A contact that separates after an impact may have a gap below zero by rounding, and may come back: it hits
@@ -120,7 +120,7 @@ class WatchedGaps:
             self.now.put(slot, gap, rate)
             nearer = watched & (gap < nearest_gap)
             nearest_gap, nearest_rate = select(nearer, gap, nearest_gap), select(nearer, rate, nearest_rate)
-        bend = self._bend(meeting, at, near, look)
+        bend = self._bend(narrow, at, near, look)
         old_gap, old_rate = self.nearest_before.at(at)
         sure = time_open(old_gap, old_rate) + time_open(nearest_gap, -nearest_rate) < look.since
         maybe = time_open(old_gap, old_rate, bend) + time_open(nearest_gap, -nearest_rate, bend) < look.since
@@ -128,23 +128,23 @@ class WatchedGaps:
         self.dips[0] = select(dips, 1.0, self.dips[0])
         self.nearest.put(at, nearest_gap, nearest_rate)
 
-    def _bend(self, meeting: Meeting, at: Index, near: Mask, look: Look) -> Scalar:
+    def _bend(self, narrow: NarrowPhase, at: Index, near: Mask, look: Look) -> Scalar:
         """A bound of the second derivative (m/s²) of a pair's distance; also updates `turns`.
 
         The distance of solids that move evenly and do not turn is convex: accelerations and rotations add to the bound.
         """
-        ends = [meeting.turning(end, sum(PLACE)) for end in range(2)]
+        ends = [narrow.shape_motion(end) for end in range(2)]
         passing, passed = sp.sub(*(end.velocity for end in ends)), self.passing_before.get(at, 3)
         self.passing.put(at, passing)
         bend = length(sp.sub(passing, passed)) / select(look.since > 0.0, look.since, 1.0)
         for end in ends:
-            bend, turns = bend + end.around * end.spin, select(end.around > 0.0, end.spin, 0.0)
-            if end.arm is not None:
-                bend, turns = bend + (end.arm * end.spin + 2.0 * length(passing)) * end.spin, end.spin
+            bend, turns = bend + end.circling * end.spin, select(end.circling > 0.0, end.spin, 0.0)
+            if end.lever is not None:
+                bend, turns = bend + (end.lever * end.spin + 2.0 * length(passing)) * end.spin, end.spin
             self.turns[0] = maximum(self.turns[0], select(near, turns, 0.0))
         return bend
 
-    def _rests(self, point: Touch, k: int, before: list[Touch], at: Index, size: Scalar) -> Mask:
+    def _rests(self, point: ContactPoint, k: int, before: list[ContactPoint], at: Index, size: Scalar) -> Mask:
         """Whether contact point k of a pair rests; before: the points of the features at the start of the substep.
 
         As shapes turn, a resting point may move to another slot, and another point into its slot: points are compared.
@@ -153,7 +153,7 @@ class WatchedGaps:
             return self.impacts.holds(at)
         rests: Mask = False
         for j, other in enumerate(before):
-            between, near = sp.sub(point.point, other.point), (SAME_SLOT if j == k else SAME_POINT) * size
+            between, near = sp.sub(point.position, other.position), (SAME_SLOT if j == k else SAME_POINT) * size
             rests = rests | (self.impacts.holds(at + j) & (sp.dot(between, between) < near * near))
         return rests
 
@@ -175,10 +175,10 @@ class WatchedGaps:
             before.gap[slot] = select(where, gap, before.gap[slot])
             before.rate[slot] = select(missed, 1.0, select(where, rate, before.rate[slot]))
 
-        for k in loop(self.contacts.place_count[0]):
-            keep(self.before, self.now, self.contacts.places[k])
-        for k in loop(self.contacts.meeting_count[0]):
-            at = self.contacts.firsts[k]
+        for k in loop(self.contacts.near_slot_count[0]):
+            keep(self.before, self.now, self.contacts.near_slots[k])
+        for k in loop(self.contacts.near_count[0]):
+            at = self.contacts.first_slots[k]
             keep(self.nearest_before, self.nearest, at)
             old, new = self.passing_before.get(at, 3), self.passing.get(at, 3)
             self.passing_before.put(at, [select(where, x, y) for x, y in zip(new, old, strict=True)])

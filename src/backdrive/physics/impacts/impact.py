@@ -32,7 +32,8 @@ from ..constraints.constraints import Constraints
 from ..constraints.problem import ContactProblem
 from ..constraints.rows import Row, contact_rows, material, row_speed
 from ..constraints.warm_start import SlotSet
-from ..geometry.collision import TOUCH, Contacts
+from ..geometry.contact_points import ContactPoints
+from ..geometry.solids import ACTIVE
 from ..integrators import Integrator
 from ..math import spatial as sp
 from ..math.arrays import split, zero
@@ -167,15 +168,15 @@ class Impacts:
 
     # ---------------------------------------------------------------------------------------- roles
 
-    def classify(self, constraints: Constraints, contacts: Contacts, poses: ScalarArray, width: int) -> None:
+    def classify(self, constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int) -> None:
         """Decide the role of every contact, whether one hits at once (`hit`), and whether one may hit later (`watch`).
 
         poses: over links, at the start of the substep, `width` numbers each, with the twists of `ahead` and of the
         velocities at the start.
         """
         duration = self.duration()
-        for k in loop(contacts.place_count[0]):
-            self.role[contacts.places[k]] = ABSENT
+        for k in loop(contacts.near_slot_count[0]):
+            self.role[contacts.near_slots[k]] = ABSENT
         first_hit = FirstHit()
         members, hits = carry(1), carry(1)
         first_hit.clear()
@@ -214,16 +215,16 @@ class Impacts:
         self.simultaneous[0] = self.simultaneous[0] + select(hits[0] > 1.5, 1.0, 0.0)
 
     def _approach(
-        self, constraints: Constraints, contacts: Contacts, poses: ScalarArray, width: int, c: Index, duration: Scalar,
-        hitting: Mask,
+        self, constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int, c: Index,
+        duration: Scalar, hitting: Mask,
     ) -> tuple[Approach, tuple[Index, Index]]:  # fmt: skip
         """Contact c, and the roots of its two trees; sets its `rest_share`."""
         slot, p = contacts.slots[c], contacts.pairs[c]
-        touch, on = contacts.touch(slot)
+        point, on = contacts.point(slot)
         a, b, support = constraints.pair(p)
         e = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine).restitution
         end_a, end_b = (pose_of(poses, link, width, constraints.dim) for link in (support.a, support.b))
-        normal = contact_rows(touch, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
+        normal = contact_rows(point, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
         ahead, speed = (
             row_speed(normal, end_a, twist(end_a, which)) - row_speed(normal, end_b, twist(end_b, which))
             for which in (AHEAD, START)
@@ -235,7 +236,7 @@ class Impacts:
         share = clip((1.0 - e) / maximum(e, LEAST_RESTITUTION), LEAST_REST_SHARE, MOST_REST_SHARE)
         self.rest_share[slot] = share
         least = self.h * pressing * self.rest_share[slot]
-        contact = Approach(slot, on, normal, (end_a, end_b), touch.gap, size, e, speed, pressing, least)
+        contact = Approach(slot, on, normal, (end_a, end_b), point.gap, size, e, speed, pressing, least)
         return contact, (support.root_a, support.root_b)
 
     def _rests(self, contact: Approach, duration: Scalar) -> Mask:
@@ -265,15 +266,15 @@ class Impacts:
         """Whether a contact rests in the substep, as `weigh` found: one that separates and carries no load does not."""
         return self.takes_part(slot) & (self.loaded.has(slot) | (self.approach[slot] >= -REST_SPEED))
 
-    def apply(self, contacts: Contacts) -> None:
+    def apply(self, contacts: ContactPoints) -> None:
         """Let only the contacts that take part count."""
         for c in loop(contacts.count[0]):
-            record = contacts.touches.at(contacts.slots[c] * TOUCH)
-            record[TOUCH - 1] = select(self.takes_part(contacts.slots[c]), record[TOUCH - 1], 0.0)
+            record = contacts.record(contacts.slots[c])
+            record[ACTIVE] = select(self.takes_part(contacts.slots[c]), record[ACTIVE], 0.0)
 
     # ---------------------------------------------------------------------------------------- the end of a substep
 
-    def weigh(self, contacts: Contacts, problem: ContactProblem, first: Index) -> Mask:
+    def weigh(self, contacts: ContactPoints, problem: ContactProblem, first: Index) -> Mask:
         """Find which contacts carry a load, and whether those that approach or separate really rest; first: the first
         row of the contacts.
 

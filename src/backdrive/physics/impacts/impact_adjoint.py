@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from ...ir import Index, IndexArray, Mask, Scalar, ScalarArray, counters, loop, memory, select, to_float
 from ..constraints.forces import FORCE, forces_size
-from ..geometry.collision import TOUCH, contacts_adjoint
+from ..geometry.collision import contacts_adjoint
+from ..geometry.solids import ACTIVE, CONTACT_POINT
 from ..math.arrays import all_elements, copy, gradient_memory, zero
 from ..state import StateArrays
 from ..tree.poses import link_poses, link_poses_adjoint, pose_size
@@ -94,7 +95,7 @@ class ImpactTiming:
         contacts = now.outcome.contacts
         for c in loop(contacts.count[0]):
             slot = contacts.slots[c]
-            points = going & (contacts.touches.get(slot, TOUCH)[7] > 0.5) & (self.pointed[slot] < 0.5)
+            points = going & contacts.active(slot) & (self.pointed[slot] < 0.5)
             bar, own = self.forces_bar.get(slot, FORCE), result.get(slot, FORCE)
             result.put(slot, (*own[:3], *(select(points, x, 0.0) for x in bar[3:])))
             self.pointed[slot] = select(points, 1.0, self.pointed[slot])
@@ -108,19 +109,19 @@ class ImpactTiming:
         if constants is not None:
             zero(tree.nconst, constants)
         assert now.contacts is not None
-        contacts, size = now.contacts, TOUCH - 1
-        touch_bars, width = memory(tree.constraints.nslot * size), pose_size(0)
+        contacts = now.contacts
+        point_bars, width = memory(tree.constraints.nslot * CONTACT_POINT), pose_size(0)
         place = select(event.hitting, event.slot, event.passage.slot)
         for c in loop(contacts.count[0]):
             slot = contacts.slots[c]
             hits = (event.hitting | event.passage.returns) & (place == to_float(slot))
-            touch_bars.put(slot, (select(hits, 1.0, 0.0), *(0.0,) * (size - 1)))
-            record = contacts.touches.at(slot * TOUCH)
+            point_bars.put(slot, (select(hits, 1.0, 0.0), *(0.0,) * (CONTACT_POINT - 1)))
+            record = contacts.record(slot)
             # The contact counts here even if it took no part in the substep.
-            record[TOUCH - 1] = select(hits, 1.0, record[TOUCH - 1])
+            record[ACTIVE] = select(hits, 1.0, record[ACTIVE])
         poses, bars = link_poses(tree, q, indexed=True), memory((tree.nlink + 1) * width)
         zero((tree.nlink + 1) * width, bars)
-        contacts_adjoint(tree.constraints, contacts, poses, width, touch_bars, bars, constants)
+        contacts_adjoint(tree.constraints, contacts, poses, width, point_bars, bars, constants)
         link_poses_adjoint(tree, poses, bars, q, [], self.gap_q, [], self.gap_constants)
 
     def add_constants(self, tree: Tree, gap_bar: Scalar, constants_bar: ScalarArray | None) -> None:

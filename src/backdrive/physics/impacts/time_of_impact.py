@@ -26,7 +26,7 @@ from ...ir import (
     when,
     while_any,
 )
-from ..geometry.collision import Contacts
+from ..geometry.contact_points import ContactPoints
 from ..integrators.base import Integrator, VelocityChange
 from ..state import StateArrays
 from ..tree.poses import link_poses
@@ -86,7 +86,7 @@ class SubstepMotion(NamedTuple):
 
 
 def first_impact(
-    motion: SubstepMotion, impacts: Impacts, contacts: Contacts, duration: Scalar, flies: Mask
+    motion: SubstepMotion, impacts: Impacts, contacts: ContactPoints, duration: Scalar, flies: Mask
 ) -> tuple[Mask, Scalar]:
     """Whether a contact hits in the substep, and when (s); `hit` and `hit_roots` of the impacts tell which.
 
@@ -117,7 +117,7 @@ class ImpactSearch:
     Newton's: the zero of the smallest gap by its rate, if that lies inside the bracket.
     """
 
-    def __init__(self, motion: SubstepMotion, impacts: Impacts, contacts: Contacts, duration: Scalar) -> None:
+    def __init__(self, motion: SubstepMotion, impacts: Impacts, contacts: ContactPoints, duration: Scalar) -> None:
         self.motion, self.impacts, self.contacts, self.duration = motion, impacts, contacts, duration
         self.q, self.velocity = memory(motion.tree.nq), memory(motion.tree.nv)
         self.t, self.low, self.high, self.node, self.stage = (memory(1) for _ in range(5))
@@ -180,7 +180,7 @@ class ImpactSearch:
         stage[0] = select(going, select(ended, NOTHING, select(arrived, FOUND, following)), stage[0])
 
 
-def links_in_contact(tree: Tree, contacts: Contacts) -> LinkSubset | None:
+def links_in_contact(tree: Tree, contacts: ContactPoints) -> LinkSubset | None:
     """Every link that has a pair in the narrow phase, once; None (all links) where links may have parents."""
     if tree.homogeneous is None:
         return None
@@ -188,8 +188,8 @@ def links_in_contact(tree: Tree, contacts: Contacts) -> LinkSubset | None:
     some.count[0] = 0
     for k in loop(tree.nlink + 1):
         listed[k] = 0
-    for m in loop(contacts.meeting_count[0]):
-        *_, support = tree.constraints.pair(contacts.meetings[m])
+    for m in loop(contacts.near_count[0]):
+        *_, support = tree.constraints.pair(contacts.near_pairs[m])
         for link in (support.a, support.b):
             for _ in when((link > 0) & (listed[link] == 0)):  # not the world
                 some.links[some.count[0]] = link - 1

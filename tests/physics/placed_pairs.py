@@ -1,14 +1,14 @@
-"""Solids for tests of collision, and what holds for every contact."""
+"""Pairs of solids for tests of the narrow phase, and checks that hold for every contact point."""
 
 import numpy as np
 from hypothesis import strategies as st
 
 from backdrive.ir import vjp
-from backdrive.physics.geometry.solids import FAR, Solid
+from backdrive.physics.geometry.solids import CONTACT_POINT, FAR, Solid
 
 SEEDS = st.integers(0, 2**32 - 1)
-NUMBERS = 15  # of a solid
-STEP = 1e-6  # of differences
+NUMBERS = 15  # numbers of a solid
+STEP = 1e-6  # step of finite differences
 
 
 def solid(center, axes=None, size=(1.0, 1.0, 1.0)):
@@ -45,27 +45,27 @@ def moved(s, R, x, plane=False):
     return solid(R @ center + x, R @ axes, s.size)
 
 
-def numbers(touches):
-    return [x for t in touches for x in (t.gap, *t.point, *t.normal)]
+def numbers(points):
+    return [x for t in points for x in t.numbers]
 
 
-class Meeting:
-    """A pair of solids, and their contacts as a function of all their numbers, with the features kept."""
+class PlacedPair:
+    """A pair of solids, and its contact points as a function of all numbers of the solids, for fixed features."""
 
     def __init__(self, pair, a, b, hull_a=None, hull_b=None):
         self.pair, self.x = pair, np.array([*sum(a, ()), *sum(b, ())])
         self.features = () if pair.search is None else pair.search(a, b, hull_a, hull_b)
-        self.touches = pair.contacts(a, b, self.features)
-        assert len(self.touches) == pair.slots
-        assert np.isfinite(numbers(self.touches)).all()
+        self.points = pair.contacts(a, b, self.features)
+        assert len(self.points) == pair.slots
+        assert np.isfinite(numbers(self.points)).all()
 
     @property
     def active(self):
-        return [t for t in self.touches if t.gap < 0.5 * FAR]
+        return [t for t in self.points if t.gap < 0.5 * FAR]
 
     @property
     def gap(self):
-        return min(t.gap for t in self.touches)
+        return min(t.gap for t in self.points)
 
     def at(self, *x):
         solids = (Solid(x[k : k + 3], x[k + 3 : k + 12], x[k + 12 : k + 15]) for k in (0, NUMBERS))
@@ -77,8 +77,8 @@ class Meeting:
         return np.array(gradient)
 
     def gradient_of_gap(self, k):
-        seeds = np.zeros(7 * self.pair.slots)
-        seeds[7 * k] = 1.0
+        seeds = np.zeros(CONTACT_POINT * self.pair.slots)
+        seeds[CONTACT_POINT * k] = 1.0
         return self.gradient(seeds.tolist())
 
     @property
@@ -87,38 +87,38 @@ class Meeting:
 
     @property
     def deepest(self):
-        """The slot of the least gap."""
-        return [t.gap for t in self.touches].index(self.gap)
+        """The slot with the least gap."""
+        return [t.gap for t in self.points].index(self.gap)
 
     def check_normals(self, dim=3, slots=None):
-        """A contact's normal is a unit vector, and the gradient of its gap with respect to a's center."""
+        """The normal of a contact point is a unit vector, and the gradient of its gap with respect to a's center."""
         for k in range(self.pair.slots) if slots is None else slots:
-            t = self.touches[k]
+            t = self.points[k]
             assert abs(np.linalg.norm(t.normal) - 1.0) < 1e-12
             expected = t.normal if t.gap < 0.5 * FAR else np.zeros(3)
             np.testing.assert_allclose(self.gradient_of_gap(k)[:dim], expected[:dim], rtol=0, atol=1e-9)
 
     def check_gradient(self, rng, tolerance=1e-7, slots=None):
-        """With respect to everything, against differences; nothing of a slot that is not used."""
-        seeds = rng.normal(size=7 * self.pair.slots)
+        """Gradients with respect to all numbers agree with finite differences; those of unused slots are zero."""
+        seeds = rng.normal(size=CONTACT_POINT * self.pair.slots)
         if slots is not None:
-            seeds[~np.isin(np.arange(len(seeds)) // 7, slots)] = 0.0
+            seeds[~np.isin(np.arange(len(seeds)) // CONTACT_POINT, slots)] = 0.0
         right = [
             seeds @ (np.array(self.at(*(self.x + d))) - self.at(*(self.x - d))) / (2 * STEP)
             for d in STEP * np.eye(2 * NUMBERS)
         ]
         mine = self.gradient(seeds.tolist())
         np.testing.assert_allclose(mine, right, rtol=tolerance, atol=tolerance * (1.0 + np.abs(right).max()))
-        for k, t in enumerate(self.touches):
+        for k, t in enumerate(self.points):
             if t.gap > 0.5 * FAR:
-                only = np.where(np.arange(len(seeds)) // 7 == k, seeds, 0.0)
+                only = np.where(np.arange(len(seeds)) // CONTACT_POINT == k, seeds, 0.0)
                 assert (self.gradient(only.tolist()) == 0.0).all()
 
 
 def check_motion(before, after, R, x):
-    """Contacts move along with the solids."""
-    for s, t in zip(before.touches, after.touches):
+    """Contact points move along with the solids."""
+    for s, t in zip(before.points, after.points):
         assert abs(s.gap - t.gap) < 1e-9
         if s.gap < 0.5 * FAR:
-            np.testing.assert_allclose(R @ s.point + x, t.point, rtol=0, atol=1e-7)
+            np.testing.assert_allclose(R @ s.position + x, t.position, rtol=0, atol=1e-7)
             np.testing.assert_allclose(R @ s.normal, t.normal, rtol=0, atol=1e-7)
