@@ -41,6 +41,7 @@ from ..tree.dynamics import Dynamics, expand
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_of, pose_size
 from ..tree.tree import Tree
+from .contact_terms import bounces, resultant, row_compliance
 from .correction import correct, reachable
 from .delassus import INFINITE, ContactProblem, Mobility
 from .rows import Constraints, Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
@@ -248,9 +249,8 @@ def add_forces(constraints: Constraints, outcome: Constrained, share: Scalar, go
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
         rows = contact_rows(touch, surface, constraints.dim, constraints.directions)
         before = forces.get(slot, FORCE)
-        force = before[:3]
-        for k, row in enumerate(rows):
-            force = sp.add(force, sp.scale(share * problem.impulse[first + k], row.force))
+        impulses = (share * problem.impulse[first + k] for k in range(len(rows)))
+        force = resultant(rows, impulses, before[:3])
         after = (*force, *rows[0].point)
         forces.put(slot, [select(on & going, x, y) for x, y in zip(after, before, strict=True)])
     if outcome.limit_count is not None:
@@ -335,7 +335,7 @@ class Builder:
 
     def _extra(self, support: Any, angular: Any = 0, softness: Scalar = 0.0) -> Scalar:
         scale = self.constraints.inverse_mass(support, angular)
-        return self.regularisation * scale + (softness + self.contact_model.solver.cfm)
+        return row_compliance(self.regularisation, scale, softness, self.contact_model.solver.cfm)
 
     def equalities(self) -> None:
         constraints = self.constraints
@@ -414,8 +414,8 @@ class Builder:
                 self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
             elif constraints.bounces:
                 before = self._speed(rows[0], support, 1)
-                meets = touch.gap + times.left * speeds[0] < 0.0
-                hits = meets & (before < -self.contact_model.bounce_threshold) & (stuff.restitution > 0.0)
+                threshold = self.contact_model.bounce_threshold
+                hits = bounces(touch.gap, speeds[0], before, stuff.restitution, times.left, threshold)
             slop = SLOP * constraints.pair_size(p)
             bias = contact_bias(touch.gap, slop, stuff.restitution, before, hits, times.left)
             mu = friction_share(constraints.dim, m) * stuff.friction

@@ -21,6 +21,7 @@ from ..geometry.bounds import BOUND
 from ..geometry.solids import Touch
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
+from ..math.twists import point_velocity
 from ..tree.tree import Link
 from . import tables
 
@@ -182,8 +183,8 @@ class Constraints:
 
 def row_speed(row: Row, place: Vec, twist: Vec) -> Scalar:
     """The power of a wrench on the motion (ω, u) of a link at this place: its part of J v."""
-    w, arm = twist[:3], sp.sub(row.point, place[9:12])
-    return sp.dot(row.couple, w, sp.dot(row.force, sp.cross(w, arm, twist[3:])))
+    velocity = point_velocity(twist[:3], twist[3:], place[9:12], row.point)
+    return sp.dot(row.couple, twist[:3], sp.dot(row.force, velocity))
 
 
 def contact_rows(touch: Touch, surface: Scalar, dim: int, directions: int) -> list[Row]:

@@ -14,9 +14,11 @@ from ...schema.layout import ShapeKind
 from ..math import spatial as sp
 from ..math.arrays import accumulate, split
 from ..math.spatial import Vec
+from ..math.twists import point_velocity
 from ..tree.poses import pose_of
 from .bounds import Bounds, arm, length
 from .planar_pairs import PAIRS_2D
+from .reach import in_reach
 from .round_pairs import PAIRS_ROUND
 from .solid_pairs import PAIRS_SOLID
 from .solids import FAR, Hull, Pair, Solid, Touch
@@ -121,7 +123,7 @@ class Meeting:
     def velocity(self, end: int, point: Vec) -> Vec:
         """Of a point of one of the two links."""
         pose = self.poses[end]
-        return sp.cross(pose[12:15], sp.sub(point, pose[9:12]), pose[15:18])
+        return point_velocity(pose[12:15], pose[15:18], pose[9:12], point)
 
     def spin(self, twists: int) -> Scalar:
         """The square of the faster link's angular velocity; twists: in the faster of so many motions."""
@@ -218,7 +220,7 @@ def _meet(
     ons = []
     for touch in touches:
         closing = meeting.most_closing(touch, h) if changing else maximum(meeting.closing(touch), 0.0)
-        ons.append(meets & ((touch.gap < margin + h * closing) | (swings & (touch.gap < reach))))
+        ons.append(meets & (in_reach(touch.gap, margin, closing, h) | (swings & (touch.gap < reach))))
     for k, (touch, on) in enumerate(zip(touches, ons, strict=True)):
         contacts.touches.put(at + k, (touch.gap, *touch.point, *touch.normal, select(on, 1.0, 0.0)))
     on = functools.reduce(operator.or_, ons)

@@ -17,6 +17,7 @@ from ...ir import Scalar, absolute, any_lane, carry, loop, maximum, memory, mini
 from ..constraints.delassus import INFINITE, NO_MODE, ContactProblem
 from ..math.linear import TILE, factor_lu, solve_lu
 from .complementarity import check_settings, diagonal, refine, residual, speeds_after
+from .pivot_rules import bound_slacks
 
 SHORT = 0.99  # a step goes at most so much of the way to a bound
 WORSE = 1e3  # a step may increase the residual, but not by so much
@@ -101,7 +102,7 @@ def slacks(problem: ContactProblem, impulse: Any, r: Any) -> tuple[Scalar, Scala
     """s₋, s₊ (1 where there is no bound), and whether there are bounds."""
     has_low, has_high = has_bounds(problem, r)
     most = problem.mu[r] * impulse[problem.normal[r]]
-    low, high = impulse[r] - problem.low[r] + most, problem.high[r] + most - impulse[r]
+    low, high = bound_slacks(impulse[r], problem.low[r], problem.high[r], most)
     return select(has_low, low, 1.0), select(has_high, high, 1.0), has_low, has_high
 
 

@@ -18,6 +18,7 @@ from ...ir import Scalar, absolute, carry, clip, loop, maximum, memory, select, 
 from ..constraints.delassus import INFINITE, ContactProblem
 from ..math.linear import TILE, multiply, solve_lu
 from .complementarity import bounds, residual, solve_modes, speeds_after
+from .pivot_rules import bound_slacks, parametric_term, pivot_distance, sliding_code, spread
 
 NEAR_TURNS = 2  # at most so many for each row, from impulses that are nearly right,
 FAR_TURNS = 6  # and from the lower bounds;
@@ -57,10 +58,9 @@ def begin_near(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any) -
         p[k] = clip(problem.impulse[k], *bounds(problem, problem.impulse, k))
     speeds_after(problem, p, speed)
     for k in loop(n):
-        mode[k] = select(idle(problem, mode, k), sliding(speed[k]), mode[k])
+        mode[k] = select(idle(problem, mode, k), sliding_code(speed[k]), mode[k])
         margin = MARGIN * scale * (0.5 + fraction(problem, k))
-        at_bound = -mode[k] * maximum(margin + mode[k] * speed[k], 0.0)
-        d[k] = select(counts(problem, k), select(mode[k] == 0.0, -speed[k], at_bound), 0.0)
+        d[k] = select(counts(problem, k), parametric_term(mode[k], speed[k], margin), 0.0)
 
 
 def begin_far(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any) -> None:
@@ -76,7 +76,7 @@ def begin_far(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any) ->
     for k in loop(n):
         rough = problem.mu[k] > 0.0
         pushed = (mode[k] < 0.0) & ~rough & counts(problem, k)
-        mode[k] = select(rough, sliding(speed[k]), mode[k])
+        mode[k] = select(rough, sliding_code(speed[k]), mode[k])
         d[k] = select(pushed, 0.5 + fraction(problem, k), 0.0)
         least[0] = maximum(least[0], select(pushed, -speed[k] / select(pushed, d[k], 1.0), 0.0))
     for k in loop(n):
@@ -105,7 +105,7 @@ def follow(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any, wante
             for sign, (slack, grows) in zip((-1.0, 1.0), slacks(problem, mode, p, r, speed, slope, k), strict=True):
                 leaving = turned & (~free | (side[0] == sign))
                 closing = (fall * grows > 0.0) & ~leaving
-                far = maximum(slack + grows * t[0], 0.0) / select(closing, fall * grows, 1.0)
+                far = pivot_distance(slack, grows, t[0], fall, closing)
                 sooner = closing & (far < found[0])
                 found[0] = select(sooner, far, found[0])
                 next_row[0] = select(sooner, number, next_row[0])
@@ -154,8 +154,8 @@ def slacks(
     """
     m, free = mode[k], mode[k] == 0.0
     most, most_grows = problem.mu[k] * p[problem.normal[k]], -problem.mu[k] * r[problem.normal[k]]
-    below = (p[k] - problem.low[k] + most, most_grows - r[k])
-    above = (problem.high[k] + most - p[k], most_grows + r[k])
+    slack_below, slack_above = bound_slacks(p[k], problem.low[k], problem.high[k], most)
+    below, above = (slack_below, most_grows - r[k]), (slack_above, most_grows + r[k])
     return (
         (select(free, below[0], -m * speed[k]), select(free, below[1], -m * slope[k])),
         (select(free, above[0], 1.0), select(free, above[1], 0.0)),
@@ -168,11 +168,6 @@ def idle(problem: ContactProblem, mode: Any, k: Any) -> Any:
     return (problem.mu[k] > 0.0) & (mode[problem.normal[k]] < 0.0)
 
 
-def sliding(speed: Scalar) -> Scalar:
-    """The mode of friction at this speed."""
-    return select(speed < 0.0, 1.0, -1.0)
-
-
 def counts(problem: ContactProblem, k: Any) -> Any:
     """Whether row k can have an impulse at all (mask)."""
     return (problem.low[k] < problem.high[k]) | (problem.mu[k] > 0.0)
@@ -180,4 +175,4 @@ def counts(problem: ContactProblem, k: Any) -> Any:
 
 def fraction(problem: ContactProblem, k: Any) -> Scalar:
     """A number in [0, 1), unlike that of other rows, lest two turn at once; it is the same whatever rows there are."""
-    return to_float(problem.place[k] * 633 % 1024) / 1024.0
+    return spread(problem.place[k])
