@@ -1,9 +1,14 @@
-"""The scalar functions of physics, on plain floats and on traced values alike."""
+"""The scalar functions of physics, on plain floats and on traced values alike.
+
+`maximum`, `select` and `to_float` also work on numpy arrays, element by element.
+"""
 
 from __future__ import annotations
 
 import math
 from typing import Any
+
+import numpy as np
 
 from .graph import Graph, Scalar, TraceError, current, integer_op, same, traced
 
@@ -37,13 +42,13 @@ def maximum(a: Scalar, b: Scalar) -> Scalar:
         raise TraceError("maximum() of integers")
     if traced(a) or traced(b):
         return a if same(a, b) else current().add("max", (a, b), "f")
-    return a if a > b else b
+    return select(a > b, a, b)
 
 
-def select(condition: Any, a: Scalar, b: Scalar) -> Scalar:
+def select(condition: Any, a: Any, b: Any) -> Any:
     """`a` in the lanes where `condition` holds, `b` in the others. Both are computed."""
     if not traced(condition):
-        return a if condition else b
+        return np.where(condition, a, b) if isinstance(condition, np.ndarray) else a if condition else b
     return a if same(a, b) else current().add("select", (condition, a, b), "f")
 
 
@@ -59,6 +64,8 @@ def any_lane(mask: Any) -> Any:
 
 def to_float(i: Any) -> Scalar:
     """A uniform integer as a lane float."""
+    if isinstance(i, np.ndarray):
+        return i.astype(np.float64)
     return current().add("to_float", (i,), "f") if traced(i) else float(i)
 
 

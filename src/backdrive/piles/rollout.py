@@ -14,10 +14,11 @@ from torch import Tensor
 
 from ..model import Model
 from ..physics.scheme import Scheme
-from .adjoint import Adjoint
+from .adjoint import Adjoint, PileOutputCotangents
+from .arrangement import WarmStartTable
 from .memory import Memory, Spare
-from .step import Engine, Impulses, Outcome
-from .tables import Numbers
+from .step import Engine, PileInputs, PileStep
+from .tables import PileConstants
 
 Array = np.ndarray
 MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
@@ -32,8 +33,8 @@ class Record:
     derivative is expected, its first steps [environment][step], with all that this reads, in memories of their own."""
 
     def __init__(self, batch: int, spare: Spare) -> None:
-        self.starts: list[list[Impulses | None]] = [[] for _ in range(batch)]
-        self.steps: list[list[Outcome]] = [[] for _ in range(batch)]
+        self.starts: list[list[WarmStartTable | None]] = [[] for _ in range(batch)]
+        self.steps: list[list[PileStep]] = [[] for _ in range(batch)]
         self.spare, self.room = spare, 0.0  # bytes, for the steps of each environment
         self._memories: list[Memory] = []
         self.number = next(_numbers)
@@ -126,28 +127,29 @@ class PileWorld:
 
     def __init__(self, engine: Engine, adjoint: Adjoint, constants: Array) -> None:
         self.engine, self.adjoint = engine, adjoint
-        self.memory, self.near = Memory(engine.dtype), engine.neighbours()
-        self.numbers = Numbers(engine.tables, engine.body, np.ascontiguousarray(constants))
+        self.memory, self.near = Memory(engine.dtype), engine.broad_phase()
+        self.constants = PileConstants(engine.tables, engine.body, np.ascontiguousarray(constants))
 
     def take(self, constants: Array) -> None:
-        """These are its constants from now on."""
-        before, tables = self.numbers, self.engine.tables
-        self.numbers = Numbers(tables, self.engine.body, np.ascontiguousarray(constants))
+        """Replace the constants."""
+        before, tables = self.constants, self.engine.tables
+        self.constants = PileConstants(tables, self.engine.body, np.ascontiguousarray(constants))
         planes = slice(tables.nsolid, None)
-        if not np.array_equal(self.numbers.records[planes], before.records[planes]):
+        if not np.array_equal(self.constants.records[planes], before.records[planes]):
             self.near.forget()
 
     def forward(
-        self, a: dict[str, Array], t: int, q: Array, v: Array, warm: Impulses | None, memory: Memory | None = None,
-        keep: bool = False,
-    ) -> Outcome:  # fmt: skip
-        """Step t from (q, v), with the impulses of the step before; memory: of its own, if it has any."""
+        self, a: dict[str, Array], t: int, q: Array, v: Array, warm: WarmStartTable | None,
+        memory: Memory | None = None, keep: bool = False,
+    ) -> PileStep:  # fmt: skip
+        """Step t from (q, v), with the impulses of the step before; memory: for the arrays of this step, None: the
+        world's, which the next step overwrites."""
         memory = self.memory if memory is None else memory
-        return self.engine.forward(memory, self.near, self.numbers, q, v, wrench_of(a, t), warm, keep)
+        return self.engine.forward(memory, self.near, self.constants, PileInputs(q, v, wrench_of(a, t), warm), keep)
 
     def steps(
-        self, a: dict[str, Array], q: Array, v: Array, warm: Impulses | None, first: int, end: int
-    ) -> list[tuple[Array, Array, Impulses | None]]:
+        self, a: dict[str, Array], q: Array, v: Array, warm: WarmStartTable | None, first: int, end: int
+    ) -> list[tuple[Array, Array, WarmStartTable | None]]:
         """What steps `first` to `end` start from, and what the last one comes to."""
         found = [(q, v, warm)]
         for t in range(first, end):
@@ -179,7 +181,7 @@ class PileWorld:
         starts, kept = (None, []) if record is None else (record.starts[k], record.steps[k])
         starts = starts or self._starts(a, *states, steps, every)
         q_bar, v_bar, impulses_bar = np.array(a["last_q_bar"]), np.array(a["last_v_bar"]), None
-        links_bar, records_bar = np.zeros_like(self.numbers.links), np.zeros_like(self.numbers.records)
+        links_bar, records_bar = np.zeros_like(self.constants.links), np.zeros_like(self.constants.records)
         if "controls_bar" in a:
             a["controls_bar"][...] = 0.0  # there are none
         for s in reversed(range(len(starts))):
@@ -192,10 +194,9 @@ class PileWorld:
                     q_bar, v_bar = q_bar + a["path_q_bar"][s], v_bar + a["path_v_bar"][s]
                 q, v, warm = before[t - first]
                 step = kept[t] if t < len(kept) else self.forward(a, t, q, v, warm, keep=True)
-                bars = self.adjoint.backward(
-                    self.memory, self.numbers, step, q, v, wrench_of(a, t), q_bar, v_bar, impulses_bar,
-                    0 if warm is None else len(warm.table),
-                )  # fmt: skip
+                inputs = PileInputs(q, v, wrench_of(a, t), warm)
+                after_bar = PileOutputCotangents(q_bar, v_bar, impulses_bar)
+                bars = self.adjoint.backward(self.memory, self.constants, inputs, step, after_bar)
                 q_bar, v_bar, impulses_bar = bars.q, bars.v, bars.impulses
                 links_bar += bars.links
                 records_bar += bars.records
@@ -204,11 +205,11 @@ class PileWorld:
         a["q_bar"][:], a["v_bar"][:] = q_bar, v_bar
         if "constants_bar" in a:
             engine = self.engine
-            a["constants_bar"][:] = Numbers.pull_back(engine.tables, engine.body, links_bar, records_bar)
+            a["constants_bar"][:] = PileConstants.vjp(engine.tables, engine.body, links_bar, records_bar)
 
-    def _starts(self, a: dict[str, Array], q: Array, v: Array, steps: int, every: int) -> list[Impulses | None]:
-        warm: Impulses | None = None
-        starts: list[Impulses | None] = []
+    def _starts(self, a: dict[str, Array], q: Array, v: Array, steps: int, every: int) -> list[WarmStartTable | None]:
+        warm: WarmStartTable | None = None
+        starts: list[WarmStartTable | None] = []
         for s, first in enumerate(range(0, steps, every)):
             starts.append(warm)
             *_, warm = self.steps(a, q[s], v[s], warm, first, min(first + every, steps))[-1]

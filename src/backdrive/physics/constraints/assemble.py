@@ -28,8 +28,8 @@ from ..math.spatial import Vec
 from ..scheme import StepContext
 from ..solvers.active_set import INFINITE
 from ..tree.poses import pose_of
-from .bias import LIMIT_SLOP, SLOP, contact_bias, gap_bias, violation
 from .constraints import Support
+from .contact_terms import LIMIT_SLOP, SLOP, bounces, contact_bias, gap_bias, row_compliance, violation
 from .correction import reachable
 from .outcome import FreeMotion
 from .problem import ContactProblem, RowData
@@ -92,7 +92,7 @@ class RowAssembler:
     def _compliance(self, support: Support, angular: Index = 0, softness: Scalar = 0.0) -> Scalar:
         """What is added to the diagonal of the Delassus matrix, (m/s) per N s or (rad/s) per N m s."""
         scale = self.constraints.inverse_mass(support, angular)
-        return self.regularisation * scale + (softness + self.contact_model.solver.cfm)
+        return row_compliance(self.regularisation, scale, softness, self.contact_model.solver.cfm)
 
     def equalities(self) -> None:
         constraints = self.constraints
@@ -162,24 +162,23 @@ class RowAssembler:
             slot, p = contacts.slots[c], contacts.pairs[c]
             point, on = contacts.point(slot)
             a, b, support = constraints.pair(p)
-            stuff = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
+            surface = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
             rows = contact_rows(point, constraints.pair_surface(p), constraints.dim, m)
             speeds = [self._speed(row, support) for row in rows]
             before: Scalar = 0.0
             hits: Mask = False
             if constraints.bounces and self.impacts is not None:
                 before, hits = self._speed(rows[0], support, BEFORE), self.impacts.bounces(slot)
-                self.bounce[c] = select(hits, stuff.restitution * before, 0.0)
+                self.bounce[c] = select(hits, surface.restitution * before, 0.0)
             elif constraints.bounces:
                 before = self._speed(rows[0], support, BEFORE)
-                closes = point.gap + times.left * speeds[0] < 0.0
-                fast = before < -self.contact_model.bounce_threshold
-                hits = closes & fast & (stuff.restitution > 0.0)
+                threshold = self.contact_model.bounce_threshold
+                hits = bounces(point.gap, speeds[0], before, surface.restitution, times.left, threshold)
             slop = SLOP * constraints.pair_size(p)
-            bias = contact_bias(point.gap, slop, stuff.restitution, before, hits, times.left)
-            mu = friction_share(constraints.dim, m) * stuff.friction
+            bias = contact_bias(point.gap, slop, surface.restitution, before, hits, times.left)
+            mu = friction_share(constraints.dim, m) * surface.friction
             rough = on & (mu > 0.0)
-            extra = self._compliance(support, softness=stuff.softness)
+            extra = self._compliance(support, softness=surface.softness)
             speeds_next = [self._speed_next(row, support) for row in rows]
             self._add(RowData(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,

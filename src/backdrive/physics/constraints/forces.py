@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...ir import Mask, Scalar, ScalarArray, carry, loop, select
 from ..math import spatial as sp
-from ..math.spatial import Vec
 from .constraints import Constraints
+from .contact_terms import resultant
 from .outcome import ConstraintOutcome
 from .rows import contact_rows
 
@@ -31,9 +31,8 @@ def add_forces(
         surface = constraints.pair_surface(outcome.contacts.pairs[c])
         rows = contact_rows(point, surface, constraints.dim, constraints.directions)
         before = forces.get(slot, FORCE)
-        force: Vec = before[:3]
-        for k, row in enumerate(rows):
-            force = sp.add(force, sp.scale(share * problem.impulse[first + k], row.force))
+        impulses = (share * problem.impulse[first + k] for k in range(len(rows)))
+        force = resultant(rows, impulses, before[:3])
         total = (*force, *rows[0].point)
         forces.put(slot, [select(on & going, x, y) for x, y in zip(total, before, strict=True)])
     if outcome.limits is not None:

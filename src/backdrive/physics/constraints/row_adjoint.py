@@ -23,8 +23,8 @@ from ..math.spatial import Vec
 from ..solvers.active_set import FREE
 from ..tree.poses import pose_of, pose_size
 from .assemble import nearest_limit, signed
-from .bias import LIMIT_SLOP, SLOP, contact_bias, gap_bias
 from .constraints import Support
+from .contact_terms import LIMIT_SLOP, SLOP, contact_bias, gap_bias
 from .correction import damping, reachable
 from .forces import FORCE
 from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
@@ -223,17 +223,17 @@ class RowAdjoint:
         rows = contact_rows(point, contact.surface, constraints.dim, m)
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
-        stuff = material(record_a, record_b, constraints.combine)
+        surface = material(record_a, record_b, constraints.combine)
         before = powers[2] if constraints.bounces else 0.0
-        restitution = stuff.restitution * contact.rebound
+        restitution = surface.restitution * contact.rebound
         bias = contact_bias(point.gap, contact.slop, restitution, before, contact.hits, self.times.left)
         bias = select(self.correcting, self.rate * point.gap, bias)
-        total = total - normal.free * (bias + stuff.softness * normal.impulse)
+        total = total - normal.free * (bias + surface.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)
-            total = total + part - numbers.free * (stuff.softness * numbers.impulse)
+            total = total + part - numbers.free * (surface.softness * numbers.impulse)
             # At a bound, λt = ± μ λn.
-            total = total + numbers.bound * normal.impulse * (friction_share(constraints.dim, m) * stuff.friction)
+            total = total + numbers.bound * normal.impulse * (friction_share(constraints.dim, m) * surface.friction)
         if contact.force_bar is not None:  # the direction of the force, and its point
             for row, numbers in zip(rows, contact.rows, strict=True):
                 total = total + numbers.impulse * sp.dot(contact.force_bar[:3], row.force)

@@ -20,6 +20,7 @@ from ...schema.layout import EqualityKind, Kind
 from ..geometry.solids import ContactPoint
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
+from ..math.twists import point_velocity
 from ..tree.tree import Link
 
 MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as this one
@@ -43,8 +44,8 @@ class Material(NamedTuple):
 
 def row_speed(row: Row, place: Vec, twist: Vec) -> Scalar:
     """A link's part of J v: the power of the row's wrench on the link's twist (ω, u). place: the link's pose."""
-    w, arm = twist[:3], sp.sub(row.point, place[9:12])
-    return sp.dot(row.couple, w, sp.dot(row.force, sp.cross(w, arm, twist[3:])))
+    velocity = point_velocity(twist[:3], twist[3:], place[9:12], row.point)
+    return sp.dot(row.couple, twist[:3], sp.dot(row.force, velocity))
 
 
 def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:

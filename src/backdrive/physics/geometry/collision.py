@@ -21,6 +21,7 @@ from ..tree.poses import PLACE
 from .bounds import Bounds
 from .contact_points import ContactPoints
 from .narrow_phase import NarrowPhase, PairGroup, near_pairs, place_solid, sorted_pairs
+from .reach import in_reach
 from .solids import ACTIVE, CONTACT_POINT, CONTACT_RECORD, FAR
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ class _ContactSearch:
                 closing = narrow.greatest_closing_speed(point, h)
             else:
                 closing = maximum(narrow.closing_speed(point), 0.0)
-            active.append(near & ((point.gap < margin + h * closing) | (swings & (point.gap < reach))))
+            active.append(near & (in_reach(point.gap, margin, closing, h) | (swings & (point.gap < reach))))
         for k, (point, on) in enumerate(zip(points, active, strict=True)):
             contacts.records.put(slot + k, (*point.numbers, select(on, 1.0, 0.0)))
         any_active = functools.reduce(operator.or_, active)

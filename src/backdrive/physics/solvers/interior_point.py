@@ -34,6 +34,7 @@ from .active_set import INFINITE, NO_ACTIVE_SET
 from .base import check_settings
 from .complementarity import Candidate, evaluate_speeds, refine, residual
 from .finish import finish
+from .pivot_rules import bound_slacks
 
 if TYPE_CHECKING:
     from ..constraints.problem import ContactProblem
@@ -147,11 +148,11 @@ def has_bounds(problem: ContactProblem, r: Index) -> tuple[Mask, Mask]:
     return is_finite_bound(low) & ~off, is_finite_bound(high) & ~off
 
 
-def bound_slacks(problem: ContactProblem, impulse: ScalarArray, r: Index) -> tuple[Scalar, Scalar, Mask, Mask]:
+def slacks(problem: ContactProblem, impulse: ScalarArray, r: Index) -> tuple[Scalar, Scalar, Mask, Mask]:
     """s₋ and s₊ of row r (1 where there is no bound), and whether there are bounds."""
     has_low, has_high = has_bounds(problem, r)
     widening = problem.mu[r] * impulse[problem.normal[r]]
-    low, high = impulse[r] - problem.low[r] + widening, problem.high[r] + widening - impulse[r]
+    low, high = bound_slacks(impulse[r], problem.low[r], problem.high[r], widening)
     return select(has_low, low, 1.0), select(has_high, high, 1.0), has_low, has_high
 
 
@@ -165,12 +166,12 @@ def newton_step(problem: ContactProblem, iterate: Iterate, step: ScalarArray, ac
     sums = carry(3)  # Σ s α, the number of bounds, the length of the step
     sums[0], sums[1] = 0.0, 0.0
     for r in loop(n):
-        s_low, s_high, has_low, has_high = bound_slacks(problem, impulse, r)
+        s_low, s_high, has_low, has_high = slacks(problem, impulse, r)
         sums[0] = sums[0] + (s_low * below[r] + s_high * above[r])
         sums[1] = sums[1] + select(has_low, 1.0, 0.0) + select(has_high, 1.0, 0.0)
     sigma = CENTERING * sums[0] / maximum(sums[1], 1.0)
     for r in loop(n):
-        s_low, s_high, has_low, has_high = bound_slacks(problem, impulse, r)
+        s_low, s_high, has_low, has_high = slacks(problem, impulse, r)
         a, c = below[r] / s_low, above[r] / s_high
         row, source = B.at(r * n), W.at(r * n)
         for k in loop(n):
@@ -187,7 +188,7 @@ def newton_step(problem: ContactProblem, iterate: Iterate, step: ScalarArray, ac
 
     def change(r: Index) -> tuple[Scalar, Scalar, Scalar, Scalar]:
         """Of s₋, s₊, α₋, α₊ of row r, by the whole step."""
-        s_low, s_high, has_low, has_high = bound_slacks(problem, impulse, r)
+        s_low, s_high, has_low, has_high = slacks(problem, impulse, r)
         widening = problem.mu[r] * step[problem.normal[r]]
         d_low, d_high = select(has_low, step[r] + widening, 0.0), select(has_high, widening - step[r], 0.0)
         d_below = select(has_low, (sigma - below[r] * d_low) / s_low - below[r], 0.0)
@@ -199,7 +200,7 @@ def newton_step(problem: ContactProblem, iterate: Iterate, step: ScalarArray, ac
         sums[2] = minimum(sums[2], select(d < 0.0, -STEP_FRACTION * x / minimum(d, -1e-30), 1.0))
 
     for r in loop(n):
-        s_low, s_high, _, _ = bound_slacks(problem, impulse, r)
+        s_low, s_high, _, _ = slacks(problem, impulse, r)
         d_low, d_high, d_below, d_above = change(r)
         for x, d in ((s_low, d_low), (s_high, d_high), (below[r], d_below), (above[r], d_above)):
             shorten(x, d)

@@ -33,6 +33,7 @@ from ...ir import (
 from ..math.linear import solve_lu
 from .active_set import CLAMPED, FREE, INFINITE, LOWER, NO_PIVOT, START_MARGIN, UPPER
 from .complementarity import bounds, evaluate_speeds, residual, solve_active_set
+from .pivot_rules import bound_slacks, parametric_term, pivot_distance, sliding_code, spread
 
 if TYPE_CHECKING:
     from ..constraints.problem import ContactProblem
@@ -93,10 +94,9 @@ class PivotPath:
             p[k] = clip(problem.impulse[k], *bounds(problem, problem.impulse, k))
         evaluate_speeds(problem, p, speed)
         for k in loop(n):
-            active_set[k] = select(self._is_idle(k), sliding(speed[k]), active_set[k])
+            active_set[k] = select(self._is_idle(k), sliding_code(speed[k]), active_set[k])
             margin = START_MARGIN * scale * (0.5 + fraction(problem, k))
-            at_bound = -active_set[k] * maximum(margin + active_set[k] * speed[k], 0.0)
-            self.d[k] = select(counts(problem, k), select(active_set[k] == FREE, -speed[k], at_bound), 0.0)
+            self.d[k] = select(counts(problem, k), parametric_term(active_set[k], speed[k], margin), 0.0)
 
     def begin_far(self) -> None:
         """Start with all rows but equations at their lower bounds, and a d that keeps them there at t = 1."""
@@ -112,7 +112,7 @@ class PivotPath:
         for k in loop(n):
             rough = problem.mu[k] > 0.0
             pushed = (active_set[k] < FREE) & ~rough & counts(problem, k)
-            active_set[k] = select(rough, sliding(speed[k]), active_set[k])
+            active_set[k] = select(rough, sliding_code(speed[k]), active_set[k])
             d[k] = select(pushed, 0.5 + fraction(problem, k), 0.0)
             least[0] = maximum(least[0], select(pushed, -speed[k] / select(pushed, d[k], 1.0), 0.0))
         for k in loop(n):
@@ -140,7 +140,7 @@ class PivotPath:
                 for bound, slack in zip((LOWER, UPPER), self._slacks(r, slope, k), strict=True):
                     leaving = pivoted & (~free | (side[0] == bound))
                     closing = (fall * slack.slope > 0.0) & ~leaving
-                    far = maximum(slack.value + slack.slope * t[0], 0.0) / select(closing, fall * slack.slope, 1.0)
+                    far = pivot_distance(slack.value, slack.slope, t[0], fall, closing)
                     sooner = closing & (far < found[0])
                     found[0] = select(sooner, far, found[0])
                     next_row[0] = select(sooner, number, next_row[0])
@@ -179,8 +179,8 @@ class PivotPath:
         problem, p = self.problem, self.p
         code, free = self.active_set[k], self.active_set[k] == FREE
         widening = Line(problem.mu[k] * p[problem.normal[k]], -problem.mu[k] * r[problem.normal[k]])
-        below = Line(p[k] - problem.low[k] + widening.value, widening.slope - r[k])
-        above = Line(problem.high[k] + widening.value - p[k], widening.slope + r[k])
+        slack_below, slack_above = bound_slacks(p[k], problem.low[k], problem.high[k], widening.value)
+        below, above = Line(slack_below, widening.slope - r[k]), Line(slack_above, widening.slope + r[k])
         return (
             Line(select(free, below.value, -code * self.speed[k]), select(free, below.slope, -code * slope[k])),
             Line(select(free, above.value, 1.0), select(free, above.slope, 0.0)),
@@ -204,11 +204,6 @@ class PivotPath:
         return (self.problem.mu[k] > 0.0) & (self.active_set[self.problem.normal[k]] < FREE)
 
 
-def sliding(speed: Scalar) -> Scalar:
-    """The code of a row of friction that slides at this speed."""
-    return select(speed < 0.0, UPPER, LOWER)
-
-
 def counts(problem: ContactProblem, k: Index) -> Mask:
     """Whether row k can have an impulse at all."""
     return (problem.low[k] < problem.high[k]) | (problem.mu[k] > 0.0)
@@ -217,4 +212,4 @@ def counts(problem: ContactProblem, k: Index) -> Mask:
 def fraction(problem: ContactProblem, k: Index) -> Scalar:
     """A number in [0, 1) that differs from row to row, so that no two rows pivot at the same time. It depends on the
     row's slot in the warm start only, and not on the other rows of the problem."""
-    return to_float(problem.slot[k] * 633 % 1024) / 1024.0
+    return spread(problem.slot[k])

@@ -1,30 +1,37 @@
 """The broad phase: which pairs of shapes are near each other. Exact, and in an order that depends on the pairs alone.
 
-Pairs whose boxes, wider by a margin, overlap are found now and then, and kept for as long as no shape leaves its wider
-box; of these, every step takes the ones that are near. So what it takes does not depend on when the others were found.
+Pairs whose widened boxes overlap are searched for now and then, and kept for as long as no shape leaves its widened
+box; every step takes those of them that are near now. So the pairs of a step do not depend on when the search was made.
 """
 
 from __future__ import annotations
 
 import itertools
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from ..schema.layout import ShapeKind
-from .contacts import BOX
 from .memory import Memory
+from .records import BOX, SOLID, WIDE_BOX
 from .stages import Stage
-from .tables import Tables
+from .tables import PileTables
+
+if TYPE_CHECKING:
+    from .arrangement import Arrangement
 
 Array = np.ndarray
-SKIN = 0.2  # of a shape's size: how much wider a box is,
-AHEAD = 8  # and by how many steps of its present motion
-LEVEL = 3.0  # ratio of the sizes of boxes, at most, that one grid is for
+SKIN = 0.2  # boxes are widened by this part of their shape's size (radius),
+LOOK_AHEAD = 8  # and by this many steps of its present motion
+LEVEL_RATIO = 3.0  # boxes whose sizes differ by at most this factor share a grid
 
 
-class Group(NamedTuple):
-    """Pairs `first` to `end` are of two classes of shapes, a and b; shapes and bodies: of each pair, two arrays."""
+class ClassPairs(NamedTuple):
+    """Pairs `first` to `end` of a list, whose shapes are of two classes, a and b (`PileTables`).
+
+    slots: for contact points of each pair. shapes, bodies: of the first and second shapes of the pairs.
+    """
 
     first: int
     end: int
@@ -35,41 +42,51 @@ class Group(NamedTuple):
     bodies: tuple[Array, Array]
 
 
-class Pairs:
-    """Pairs a, b of shapes, sorted by their classes.
+class NarrowPhaseCalls(NamedTuple):
+    """The prepared kernel calls of the narrow phase of a list of pairs; reads: the arrays that they were prepared for;
+    features: of every `ClassPairs`."""
 
-    key: tells pairs apart, and grows. slots: places for contacts of each; first_slot: of each; pair_of_slot.
+    reads: tuple[Array, ...]
+    calls: list[Callable[[], None]]
+    features: list[Array]
+
+
+class CandidatePairs:
+    """Pairs of shapes a, b that are near each other, sorted by their classes.
+
+    key: identifies a pair, and grows. slots: for contact points of each pair; first_slot: of each pair. pair_of_slot.
     """
 
-    def __init__(self, body: Array, a: Array, b: Array, key: Array, slots: Array, groups: list[Any]) -> None:
+    def __init__(self, body: Array, a: Array, b: Array, key: Array, slots: Array, classes: list[Any]) -> None:
+        """classes: first and last pair, and classes of the shapes, of every `ClassPairs`."""
         self.a, self.b, self.key, self.slots = a, b, key, slots
         self.body_a, self.body_b = body[a], body[b]
         self.first_slot = np.cumsum(slots) - slots
         self.pair_of_slot = np.repeat(np.arange(len(slots)), slots)
-        self.groups = [self._group(*group) for group in groups]
-        self.meetings: Any = None  # how contacts are found between them,
-        self.arranged: Any = None  # and what was made of these last
+        self.by_class = [self._of_class(*each) for each in classes]
+        self.narrow_phase: NarrowPhaseCalls | None = None  # of the last step with these pairs
+        self.arranged: Arrangement | None = None  # likewise
 
-    def _group(self, first: int, end: int, a: int, b: int) -> Group:
+    def _of_class(self, first: int, end: int, a: int, b: int) -> ClassPairs:
         shapes, bodies = ((x[first:end], y[first:end]) for x, y in ((self.a, self.b), (self.body_a, self.body_b)))
-        return Group(first, end, a, b, int(self.slots[first]), shapes, bodies)
+        return ClassPairs(first, end, a, b, int(self.slots[first]), shapes, bodies)
 
 
-class Neighbours:
-    """The pairs that are near, and those that may soon be."""
+class BroadPhase:
+    """The pairs of a world that are near each other, and those that may be soon."""
 
-    def __init__(self, tables: Tables, near: Stage, near_plane: Stage) -> None:
+    def __init__(self, tables: PileTables, near: Stage, near_plane: Stage) -> None:
         self.tables, self._near, self._near_plane = tables, near, near_plane
-        self.boxes = np.full((tables.nsolid, 6), np.nan, near.dtype)  # center, half sides; wider
+        self.boxes = np.full((tables.nsolid, WIDE_BOX.size), np.nan, near.dtype)  # widened
         self._a = self._b = self._key = self._slots = self._edges = np.zeros(0, np.int64)
-        self._first_plane = 0
+        self._first_plane = 0  # the first pair with a plane
         self._classes: list[tuple[int, int]] = []
-        self._flags = np.zeros(0, bool)  # which are near now
-        self._pairs: Pairs | None = None
+        self._flags = np.zeros(0, bool)  # which pairs are near now
+        self._pairs: CandidatePairs | None = None
 
-    def find(self, memory: Memory, solids: Array, boxes: Array) -> Pairs:
-        """All pairs that are near; solids, boxes: numbers of SOLID and BOX."""
-        if not boxes[:, BOX].all():
+    def find(self, memory: Memory, solids: Array, boxes: Array) -> CandidatePairs:
+        """All pairs that are near; solids, boxes: records of `SOLID` and `BOX` of all shapes (boxes: not of planes)."""
+        if not boxes[:, BOX["inside"]].all():
             self._search(solids, boxes)
         split, count = self._first_plane, len(self._a)
         flags, rest = memory.array("near", split + 64), memory.array("near planes", count - split + 64)
@@ -84,24 +101,25 @@ class Neighbours:
             self._flags, self._pairs = near, self._chosen(near.nonzero()[0])
         return self._pairs
 
-    def _chosen(self, chosen: Array) -> Pairs:
+    def _chosen(self, chosen: Array) -> CandidatePairs:
         edges = np.searchsorted(chosen, self._edges).tolist()
-        groups = [
+        classes = [
             (first, end, *classes)
             for (first, end), classes in zip(itertools.pairwise(edges), self._classes, strict=True)
             if first < end
         ]
         a, b, key, slots = (x[chosen] for x in (self._a, self._b, self._key, self._slots))
-        return Pairs(self.tables.body, a, b, key, slots, groups)
+        return CandidatePairs(self.tables.body, a, b, key, slots, classes)
 
     def forget(self) -> None:
-        """What was found, since a plane is somewhere else now."""
+        """Discard the pairs found so far, since a plane has moved."""
         self.boxes = np.full_like(self.boxes, np.nan)
 
     def _search(self, solids: Array, boxes: Array) -> None:
         tables = self.tables
-        wide = boxes[:, :6].copy()
-        wide[:, 3:] += (SKIN * tables.size[: tables.nsolid] + AHEAD * boxes[:, 10])[:, None]
+        wide = np.concatenate([boxes[:, BOX["center"]], boxes[:, BOX["extent"]]], axis=1)
+        travel = boxes[:, BOX.first("travel")]
+        wide[:, WIDE_BOX["extent"]] += (SKIN * tables.size[: tables.nsolid] + LOOK_AHEAD * travel)[:, None]
         self.boxes, self._pairs = wide, None
         a, b = overlapping(wide)
         allowed = tables.touching[a, b]
@@ -112,7 +130,7 @@ class Neighbours:
         swap = (tables.kind[a] > tables.kind[b]) | ((tables.kind[a] == tables.kind[b]) & (a > b))
         a, b = np.where(swap, b, a), np.where(swap, a, b)
         of_class = tables.shape_class[a] * tables.nclass + tables.shape_class[b]
-        of_class += tables.nclass**2 * (tables.kind[b] == ShapeKind.PLANE)  # last
+        of_class += tables.nclass**2 * (tables.kind[b] == ShapeKind.PLANE)  # pairs with planes come last
         key = (of_class * tables.nshape + a) * tables.nshape + b
         key.sort()
         self._key = key
@@ -125,24 +143,26 @@ class Neighbours:
 
 
 def near_planes(boxes: Array, plane: Array) -> Array:
-    """Boxes that reach a plane (numbers of its solid)."""
-    normal, offset = plane[:3], plane[12]
-    return np.flatnonzero(boxes[:, :3] @ normal - boxes[:, 3:] @ np.abs(normal) < offset)
+    """The boxes (`WIDE_BOX`) that reach a plane, given by its record of `SOLID`."""
+    normal, offset = plane[SOLID["center"]], plane[SOLID.first("size")]
+    center, extent = boxes[:, WIDE_BOX["center"]], boxes[:, WIDE_BOX["extent"]]
+    return np.flatnonzero(center @ normal - extent @ np.abs(normal) < offset)
 
 
 def overlapping(boxes: Array) -> tuple[Array, Array]:
-    """All pairs of boxes [n, 6] (center, half sides) that overlap, each once.
+    """All pairs of boxes (`WIDE_BOX`, [n, 6]) that overlap, each once.
 
-    Boxes of about one size (a level) are put into a grid of cells that are no smaller than they, together with all
-    smaller ones: what they overlap is in the same or an adjacent cell, going by low corners.
+    Boxes of about one size (a level) are put into a grid whose cells are at least as large, together with all smaller
+    boxes: those that overlap have their low corners in the same or in adjacent cells.
     """
-    low, high = boxes[:, :3] - boxes[:, 3:], boxes[:, :3] + boxes[:, 3:]
-    side = 2.0 * boxes[:, 3:].max(axis=1, initial=0.0)
+    center, extent = boxes[:, WIDE_BOX["center"]], boxes[:, WIDE_BOX["extent"]]
+    low, high = center - extent, center + extent
+    side = 2.0 * extent.max(axis=1, initial=0.0)
     least = max(float(side.min(initial=1.0)), 1e-9)
-    level = np.ceil(np.log(np.maximum(side / least, 1.0)) / np.log(LEVEL))
+    level = np.ceil(np.log(np.maximum(side / least, 1.0)) / np.log(LEVEL_RATIO))
     found = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for h in np.unique(level[np.isfinite(level)]).tolist():
-        i, j = _adjacent(np.flatnonzero(level == h), np.flatnonzero(level <= h), low, 1.001 * least * LEVEL**h)
+        i, j = _adjacent(np.flatnonzero(level == h), np.flatnonzero(level <= h), low, 1.001 * least * LEVEL_RATIO**h)
         near = ((low[i] <= high[j]) & (low[j] <= high[i])).all(axis=1) & ((level[j] < h) | (i < j))
         found.append((i[near], j[near]))
     first, second = (np.concatenate(x) for x in zip(*found, strict=True))
@@ -150,11 +170,12 @@ def overlapping(boxes: Array) -> tuple[Array, Array]:
 
 
 def _adjacent(chosen: Array, others: Array, low: Array, cell: float) -> tuple[Array, Array]:
-    """Pairs (one of the chosen, one of the others) whose low corners are in the same or in adjacent cells."""
+    """Pairs of one of the chosen boxes and one of the others whose low corners are in the same or in adjacent cells of
+    a grid; cell: the side of a cell, m."""
     place = np.floor(low[others] / cell)
     place -= place.min(axis=0) - 1.0
     size = place.max(axis=0) + 2.0
-    if not size.prod() < 2.0**62:  # far apart: all pairs
+    if not size.prod() < 2.0**62:  # too far apart for numbers of cells: all pairs
         return np.repeat(chosen, len(others)), np.tile(others, len(chosen))
     across = np.array([int(size[1]) * int(size[2]), int(size[2]), 1])
     number = place.astype(np.int64) @ across
