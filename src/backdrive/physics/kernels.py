@@ -15,6 +15,7 @@ import numpy as np
 
 from ..backends import Integer, Ints, Kernel, Number, Rows, Table
 from ..ir import Known, Masked
+from ..schema.signatures import SIGNATURES, Role, Signature
 from . import contact_forces, rollout
 from . import step_jacobian as jacobian
 from .constraints.rows import Constraints
@@ -28,94 +29,49 @@ from .tree.tree import Homogeneous, Tree, topology_table
 
 @dataclass(frozen=True)
 class Form:
-    """A function of the physics and its arguments: rows it reads and writes (some may be absent), and integers."""
+    """A function of the physics with its signature: the rows it reads and writes (some may be absent), and integers."""
 
     function: Callable[..., None]
-    reads: tuple[str, ...]
-    writes: tuple[str, ...]
-    integers: tuple[str, ...] = ()
-    integrates: bool = False  # takes the scheme and the step h, and knows constraints and what drives the steps
+    signature: Signature
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.signature.reads if a.role is not Role.PARAMETER)
+
+    @property
+    def writes(self) -> tuple[str, ...]:
+        return tuple(a.name for a in self.signature.writes)
+
+    @property
+    def integers(self) -> tuple[str, ...]:
+        return self.signature.integers
+
+    @property
+    def integrates(self) -> bool:
+        """Whether it takes the scheme and the step h, and knows constraints and the source of controls."""
+        return self.signature.integrates
 
 
-PATH_ADJOINT = (
-    "path_q", "path_v", "controls", "wrenches", "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "last_v"
-)  # fmt: skip
-POLICY_ADJOINT = (
-    (
-        "path_q", "path_v", "inputs", "controls", "wrenches",
-        "path_q_bar", "path_v_bar", "last_q_bar", "last_v_bar", "last_v", "controls_bar",
-    ),
-    ("q_bar", "v_bar", "inputs_bar", "weights_bar", "wrenches_bar", "constants_bar"),
-)  # fmt: skip
-
-FORMS = {
-    "rollout": Form(
-        rollout.rollout,
-        ("q", "v", "controls", "wrenches"),
-        ("path_q", "path_v", "last_q", "last_v", "status"),
-        ("steps", "every"),
-        True,
-    ),
-    "rollout_adjoint": Form(
-        rollout.rollout_adjoint,
-        PATH_ADJOINT,
-        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
-        ("steps", "truncate"),
-        True,
-    ),
-    "checkpoint_adjoint": Form(
-        rollout.checkpoint_adjoint,
-        PATH_ADJOINT,
-        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
-        ("steps", "every", "truncate"),
-        True,
-    ),
-    "policy_rollout": Form(
-        rollout.rollout,
-        ("q", "v", "inputs", "wrenches"),
-        ("path_q", "path_v", "last_q", "last_v", "status", "controls"),
-        ("steps", "every"),
-        True,
-    ),
-    "policy_rollout_adjoint": Form(rollout.rollout_adjoint, *POLICY_ADJOINT, ("steps", "truncate"), True),
-    "policy_checkpoint_adjoint": Form(
-        rollout.checkpoint_adjoint, *POLICY_ADJOINT, ("steps", "every", "truncate"), True
-    ),
-    "tracking": Form(
-        rollout.tracking,
-        ("q", "v", "controls", "gains", "origin_q", "origin_v", "low", "high"),
-        ("path_q", "path_v", "used", "status"),
-        ("steps",),
-        True,
-    ),
-    "jacobians": Form(
-        jacobian.jacobians,
-        ("q", "v", "controls"),
-        ("after", "step"),
-        ("rows",),
-        True,
-    ),
-    "forces": Form(contact_forces.forces, ("q", "v", "controls", "wrenches"), ("out",), ("times",), True),
-    "forces_adjoint": Form(
-        contact_forces.forces_adjoint,
-        ("q", "v", "controls", "wrenches", "out_bar"),
-        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
-        ("times",),
-        True,
-    ),
-    "forward": Form(inverse.forward, ("q", "v", "controls", "wrenches"), ("vdot",)),
-    "forward_adjoint": Form(
-        inverse.forward_adjoint,
-        ("q", "v", "controls", "wrenches", "vdot_bar"),
-        ("q_bar", "v_bar", "controls_bar", "wrenches_bar", "constants_bar"),
-    ),
-    "inverse": Form(inverse.inverse, ("q", "v", "vdot"), ("tau",)),
-    "inverse_adjoint": Form(
-        inverse.inverse_adjoint, ("q", "v", "vdot", "tau_bar"), ("q_bar", "v_bar", "vdot_bar", "constants_bar")
-    ),
-    "poses": Form(poses.poses, ("q", "v"), ("out",), ("times",)),
-    "poses_adjoint": Form(poses.poses_adjoint, ("q", "v", "out_bar"), ("q_bar", "v_bar", "constants_bar"), ("times",)),
+FUNCTIONS: dict[str, Callable[..., None]] = {
+    "rollout": rollout.rollout,
+    "rollout_adjoint": rollout.rollout_adjoint,
+    "checkpoint_adjoint": rollout.checkpoint_adjoint,
+    "policy_rollout": rollout.rollout,
+    "policy_rollout_adjoint": rollout.rollout_adjoint,
+    "policy_checkpoint_adjoint": rollout.checkpoint_adjoint,
+    "tracking": rollout.tracking,
+    "jacobians": jacobian.jacobians,
+    "forces": contact_forces.forces,
+    "forces_adjoint": contact_forces.forces_adjoint,
+    "forward": inverse.forward,
+    "forward_adjoint": inverse.forward_adjoint,
+    "inverse": inverse.inverse,
+    "inverse_adjoint": inverse.inverse_adjoint,
+    "poses": poses.poses,
+    "poses_adjoint": poses.poses_adjoint,
 }
+
+FORMS = {form: Form(function, SIGNATURES[form]) for form, function in FUNCTIONS.items()}
 
 
 @dataclass(frozen=True)
