@@ -20,10 +20,10 @@ and sizes of the model: those of the state (`state.STATE`), and
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
+from functools import partial
 from typing import NamedTuple
 
 from .state import STATE, state_names
@@ -45,9 +45,10 @@ class Argument:
     """A tensor that a kernel reads or writes.
 
     optional: it may be absent, and the kernel is then compiled without it.
+    paired: kernels that have it also write its cotangent.
     batchable: a parameter whose first axis may be B.
-    start: of a path, the state that it starts from. A caller's tensor has a row for it before those that the kernel
-        fills.
+    start, end: of a path, the states before its first and after its last step. A caller's tensor has a row for the
+        start before those that the kernel fills.
     end_of: the path whose last row this is.
     """
 
@@ -55,8 +56,10 @@ class Argument:
     axes: tuple[str, ...]
     role: Role
     optional: bool = False
+    paired: bool = False
     batchable: bool = False
     start: str = ""
+    end: str = ""
     end_of: str = ""
 
     @property
@@ -101,13 +104,16 @@ class RolloutSettings(NamedTuple):
 ONE_STEP = RolloutSettings(1, 1, 0, 0)  # and only its end
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Signature:
     """The arguments of one form of kernel, in the kernel's order.
 
     integrates: it takes steps: it knows the scheme and h, constraints and the source of controls.
     adjoint: the form of its derivative, "" without one; segment_adjoint: the same for segments of several steps.
     rollout: its callers give `RolloutSettings`.
+
+    Derived: arguments by their names; over_time: states are given at several times; status: the name of the status that
+    it writes, "" without one.
     """
 
     form: str
@@ -119,24 +125,15 @@ class Signature:
     segment_adjoint: str = ""
     rollout: bool = False
 
-    @functools.cached_property
-    def rows(self) -> tuple[Argument, ...]:
-        """All tensors with rows of environments: parameters are tables."""
-        return tuple(a for a in (*self.reads, *self.writes) if a.role is not Role.PARAMETER)
+    arguments: dict[str, Argument] = field(init=False)
+    over_time: bool = field(init=False)
+    status: str = field(init=False)
 
-    @functools.cached_property
-    def arguments(self) -> dict[str, Argument]:
-        return {a.name: a for a in (*self.reads, *self.writes)}
-
-    @functools.cached_property
-    def over_time(self) -> bool:
-        """Whether its states are given at several times."""
-        return not self.rollout and "T" in self.reads[0].axes
-
-    @functools.cached_property
-    def status(self) -> str:
-        """The name of the status that it writes, "" without one."""
-        return next((a.name for a in self.writes if a.role is Role.STATUS), "")
+    def __post_init__(self) -> None:
+        set_field = partial(object.__setattr__, self)  # the class is frozen
+        set_field("arguments", {a.name: a for a in (*self.reads, *self.writes)})
+        set_field("over_time", not self.rollout and "T" in self.reads[0].axes)
+        set_field("status", next((a.name for a in self.writes if a.role is Role.STATUS), ""))
 
     def results(self, settings: RolloutSettings | None) -> tuple[Argument, ...]:
         """The tensors that a caller gets: without the path, if it is not wanted."""
@@ -160,12 +157,13 @@ class Signature:
 
 def _states(axes: tuple[str, ...] = ("B",), role: Role = Role.STATE, prefix: str = "") -> tuple[Argument, ...]:
     """An argument for every field of the state."""
-    return tuple(Argument(f"{prefix}{field.name}", (*axes, field.size), role) for field in STATE)
+    return tuple(Argument(f"{prefix}{f.name}", (*axes, f.size), role) for f in STATE)
 
 
 def _path(axis: str) -> tuple[Argument, ...]:
     """The states after the steps (or segments) of a rollout."""
-    return tuple(replace(a, start=f.name) for a, f in zip(_states((axis, "B"), Role.OUTPUT, "path_"), STATE))
+    states = zip(_states((axis, "B"), Role.OUTPUT, "path_"), STATE)
+    return tuple(replace(a, start=f.name, end=f"last_{f.name}") for a, f in states)
 
 
 def _adjoint(
@@ -187,8 +185,8 @@ def _adjoint(
 
 _CONTROL = Argument("controls", ("B", "nu"), Role.INPUT)
 _CONTROLS = Argument("controls", ("T", "B", "nu"), Role.INPUT)
-_WRENCH = Argument("wrenches", ("B", "nwrench"), Role.INPUT, optional=True)
-_WRENCHES = Argument("wrenches", ("T", "B", "nwrench"), Role.INPUT, optional=True)
+_WRENCH = Argument("wrenches", ("B", "nwrench"), Role.INPUT, optional=True, paired=True)
+_WRENCHES = Argument("wrenches", ("T", "B", "nwrench"), Role.INPUT, optional=True, paired=True)
 _CONSTANTS = Argument("constants", ("nconst",), Role.PARAMETER, optional=True, batchable=True)
 _STATUS = Argument("status", ("T", "B", "nstatus"), Role.STATUS)
 _LAST = _states(role=Role.OUTPUT, prefix="last_")
