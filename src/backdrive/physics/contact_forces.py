@@ -7,7 +7,8 @@ from typing import Any
 from ..ir import Scalar, loop, memory
 from .constraints.constrain import FORCE
 from .math.arrays import copy, zero
-from .rollout import BackwardSweep, ControlSource, at_time, no_impulses
+from .policy import ControlSource
+from .rollout import BackwardSweep, at_time, no_impulses
 from .step import Scheme, step
 from .tree.bodies import with_bodies
 from .tree.tree import Tree

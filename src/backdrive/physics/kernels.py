@@ -20,7 +20,7 @@ from . import step_jacobian as jacobian
 from .constraints.rows import Constraints
 from .constraints.tables import Tables
 from .integrators.integrate import SemiImplicitEuler
-from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
+from .policy import GivenControls, NetworkTables, PolicyNetwork, PolicyRows, PolicySignature
 from .step import Scheme
 from .tree import inverse, poses
 from .tree.tree import Homogeneous, Tree, topology_table
@@ -142,7 +142,7 @@ class Variant:
     wrenches: bool = False
     constants_bar: bool = False
     batched: bool = False  # constants per environment
-    watching: Watching | None = None  # of a policy
+    watching: PolicySignature | None = None  # of a policy
     homogeneous: Homogeneous | None = None  # of a rolled kernel for such models only
 
     def absent(self) -> set[str]:
@@ -218,7 +218,7 @@ def make_kernel(
             rows = {name: a.pop(name) for name in DRIVING if name in a}
             if variant.watching:
                 given = [a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)]
-                a["driver"] = PolicyNetwork(tree, variant.watching, NetworkTables(*given), **rows)
+                a["driver"] = PolicyNetwork(tree, variant.watching, NetworkTables(*given), PolicyRows(**rows))
             else:
                 a["driver"] = GivenControls(tree, **rows)
         form.function(tree, **a)

@@ -10,16 +10,15 @@ from .constraints.constrain_adjoint import all_constants
 from .constraints.warm_start import WarmStart
 from .math.arrays import add_to, copy, gradient_memory, local, zero
 from .math.spatial import BODY
-from .policy import GivenControls, PolicyNetwork
+from .policy import ControlSource
 from .solvers.solve import recalls
 from .step import Scheme, step
 from .step_adjoint import step_adjoint
 from .tree.bodies import with_bodies
 from .tree.dynamics_adjoint import Cotangents, bodies_adjoint
-from .tree.joints import JOINTS, Joint
+from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
 
-ControlSource = GivenControls | PolicyNetwork  # has the controls of every step
 STATUS = (2, 6, 10)  # numbers of a step's status: without constraints, with them, and with impacts
 
 
@@ -89,7 +88,7 @@ def tracking(
 def displacement(tree: Tree, q: Any, origin: Any, target: Any) -> None:
     """target [nv] = q ⊖ origin"""
 
-    def one(joint: type[Joint], i: Any) -> None:
+    def one(joint: JointModel, i: Any) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         target.at(b).put(0, joint.displacement(q.at(a).get(0, joint.nq), origin.at(a).get(0, joint.nq)))
 
@@ -220,7 +219,7 @@ class BackwardSweep:
         if self.after is not None:
             copy(tree.nv, v, self.after)
         bars = Cotangents(self.q_bar, self.v_bar, constants=self.constants_bar)
-        self.driver.pull_back(t, controls_bar, q, v, bars)
+        self.driver.vjp(t, controls_bar, q, v, bars)
         if self.wrenches_bar is not None:
             copy(tree.nlink * 6, wrenches_bar, self.wrenches_bar.row(t))
 

@@ -56,7 +56,7 @@ from .tree.dynamics_adjoint import (
     power_adjoint,
 )
 from .tree.inputs import DynamicsInputs
-from .tree.joints import JOINTS, Joint
+from .tree.joints import JOINTS, JointModel
 from .tree.poses import link_poses, link_poses_adjoint, pose_size
 from .tree.tree import Tree
 
@@ -465,7 +465,7 @@ def correction_adjoint(
 def displacement_adjoint(tree: Tree, q: Any, v: Any, h: Scalar, target_bar: Any, q_bar: Any, step_bar: Any) -> None:
     """q_bar = and step_bar = the gradient of q ⊕ h v with respect to q, and to the displacement h v."""
 
-    def one(joint: type[Joint], i: Any) -> None:
+    def one(joint: JointModel, i: Any) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         inputs = (*q.at(a).get(0, joint.nq), *sp.scale(h, v.at(b).get(0, joint.nv)))
         _, gradient = vjp(

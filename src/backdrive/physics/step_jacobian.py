@@ -14,13 +14,14 @@ from ..ir import Scalar, loop, memory, select, switch, to_float, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import correction_matrix
 from .math.arrays import copy, local, zero
-from .rollout import ControlSource, no_impulses
+from .policy import ControlSource
+from .rollout import no_impulses
 from .step import Scheme, substep
 from .step_adjoint import allow, correction_adjoint
 from .tree.bodies import with_bodies
 from .tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
 from .tree.inputs import DynamicsInputs
-from .tree.joints import JOINTS, Joint
+from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
 
 
@@ -82,7 +83,7 @@ def jacobians(
 def write_covector(tree: Tree, q: Any, q_bar: Any, target: Any) -> None:
     """target [nv] = the gradient for displacements of q, of one for q."""
 
-    def one(joint: type[Joint], i: Any) -> None:
+    def one(joint: JointModel, i: Any) -> None:
         a = tree.q_start(i)
         target.at(tree.v_start(i)).put(0, joint.covector(q.at(a).get(0, joint.nq), q_bar.at(a).get(0, joint.nq)))
 

@@ -24,7 +24,7 @@ from ..physics.tree.dynamics import forward_dynamics
 from ..physics.tree.inputs import DynamicsInputs
 from ..physics.tree.joints import JOINTS
 from ..physics.tree.poses import joint_motion, link_pose, pose_size
-from ..physics.tree.tree import Link, Tree
+from ..physics.tree.tree import LinkConstants, Tree
 from ..schema import layout
 from ..schema.layout import NQ, NV, Kind
 
@@ -128,7 +128,7 @@ def pushed(form: BodyForm, record: Vec, pose: Vec, K: Vec, y: Vec) -> Vec:
             twist[c] = twist[c] + K[k * form.nv + i] * y[k]
     if form.dim == 3:
         return (*twist[3:], *sp.unrotate(pose[:9], tuple(twist[:3])))
-    return (*sp.unrotate(Link.of(record).rotation, tuple(twist[3:]))[:2], twist[2])
+    return (*sp.unrotate(LinkConstants.of(record).rotation, tuple(twist[3:]))[:2], twist[2])
 
 
 def finish_inputs(form: BodyForm) -> tuple[int, ...]:

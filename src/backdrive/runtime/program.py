@@ -21,7 +21,7 @@ from ..backends.llvm_cpu.target import host
 from ..physics.constraints.constrain import FORCE
 from ..physics.constraints.tables import constraint_tables
 from ..physics.kernels import FORMS, Constraining, Variant, make_kernel, rolled_kernel
-from ..physics.policy import Watching
+from ..physics.policy import PolicySignature
 from ..physics.rollout import STATUS, status_size
 from ..physics.step import Scheme
 from ..physics.tree.poses import POSE
@@ -130,7 +130,7 @@ class Program:
 
     def executable(
         self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str,
-        watching: Watching | None = None,
+        watching: PolicySignature | None = None,
     ) -> Executable:  # fmt: skip
         key = (form, wrenches, constants_bar, batched, parameters, watching)
         executable = self._executables.get(key)
@@ -141,7 +141,7 @@ class Program:
 
     def prepare(
         self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str,
-        watching: Watching | None = None,
+        watching: PolicySignature | None = None,
     ) -> None:  # fmt: skip
         """Begin to build a kernel that will be wanted soon."""
         key = (form, wrenches, constants_bar, batched, parameters, watching)
@@ -151,7 +151,7 @@ class Program:
             self._coming[key] = ahead(functools.partial(self._build, *key))
 
     def _build(
-        self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str, watching: Watching | None
+        self, form: str, wrenches: bool, constants_bar: bool, batched: bool, parameters: str, watching: PolicySignature | None
     ) -> Executable:
         scheme, constraining = None, None
         if FORMS[form].integrates:
@@ -258,7 +258,7 @@ class Program:
 
     def run(
         self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int],
-        constants: Tensor | None, parameters: str, watching: Watching | None = None,
+        constants: Tensor | None, parameters: str, watching: PolicySignature | None = None,
         tables: dict[str, int] | None = None,
     ) -> None:  # fmt: skip
         """Run a kernel. Rows are [B, n] or [T, B, n] tensors of the program's dtype.

@@ -28,7 +28,7 @@ from ...ir import (
     workspace,
 )
 from ...schema import layout
-from ...schema.layout import EqualityKind, Kind
+from ...schema.layout import EqualityKind
 from ..geometry.collision import TOUCH, Contacts, find_contacts, follow_contacts
 from ..impacts.impact import Impacts, solve_without_gain
 from ..math import spatial as sp
@@ -38,6 +38,7 @@ from ..math.spatial import Vec
 from ..solvers.complementarity import bounds
 from ..solvers.solve import Solver, solve
 from ..tree.dynamics import Dynamics, expand
+from ..tree.joints import is_angular
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_of, pose_size
 from ..tree.tree import Tree
@@ -355,7 +356,7 @@ class Builder:
     def _joint(self, link: Any, kind: Any, support: Any) -> tuple[Row, Scalar]:
         """Row and regularisation of a joint's own coordinate."""
         row = joint_row(kind, self.constraints.joint_link(link), self.poses.get(link, self.width)[:12])
-        return row, self._extra(support, int(Kind.SLIDER) - kind)
+        return row, self._extra(support, is_angular(kind))
 
     def _joint_speeds(self, support: Any) -> tuple[Scalar, Scalar]:
         """The velocity of a joint, which is the first on the way from its link, of the free motion; and of v⁺."""

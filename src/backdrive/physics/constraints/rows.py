@@ -21,7 +21,7 @@ from ..geometry.bounds import BOUND
 from ..geometry.solids import Touch
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
-from ..tree.tree import Link
+from ..tree.tree import LinkConstants
 from . import tables
 
 MOST_FRICTION = 1e6  # what an infinite coefficient of friction means
@@ -228,7 +228,7 @@ def material(a: Vec, b: Vec, combine: str) -> Material:
 
 def joint_row(kind: Any, record: Vec, place: Vec) -> Row:
     """The axis of a hinge or slider, as a row whose speed is the joint's velocity; place: that of its link."""
-    axis = sp.rotate(place[:9], Link.of(record).axis)
+    axis = sp.rotate(place[:9], LinkConstants.of(record).axis)
     hinge = 1.0 if not traced(kind) and kind == Kind.HINGE else select(kind == Kind.HINGE, 1.0, 0.0)
     return Row(place[9:12], sp.scale(hinge, axis), sp.scale(1.0 - hinge, axis))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from ...ir import Scalar, switch
 from ..math import spatial as sp
-from ..tree.joints import JOINTS, Joint
+from ..tree.joints import JOINTS, JointModel
 from ..tree.tree import LinkSubset, Tree
 
 
@@ -34,7 +34,7 @@ Integrator = SemiImplicitEuler | Midpoint
 def move(tree: Tree, q: Any, v: Any, h: Scalar, target: Any, some: LinkSubset | None = None) -> None:
     """target = q ⊕ h v on the manifold, joint by joint (target may be q); of some links only, if they are given."""
 
-    def one(joint: type[Joint], i: Any) -> None:
+    def one(joint: JointModel, i: Any) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         step = sp.scale(h, v.at(b).get(0, joint.nv))
         target.at(a).put(0, joint.integrate(q.at(a).get(0, joint.nq), step))

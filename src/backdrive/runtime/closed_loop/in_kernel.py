@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...physics.policy import Watching
+from ...physics.policy import PolicySignature
 from ...policy import network_table, watched_poses
 from .. import execute as evaluation
 from ..pages import empty
@@ -35,14 +35,14 @@ def _tables(setting: Setting, weights: Tensor) -> dict[str, int]:
     return tables | {"nneuron": neurons, "nweight": weights.numel(), "ninput": setting.ninput}
 
 
-def _watching(setting: Setting, inputs: bool, inputs_bar: bool = False, weights_bar: bool = False) -> Watching:
+def _watching(setting: Setting, inputs: bool, inputs_bar: bool = False, weights_bar: bool = False) -> PolicySignature:
     """What the kernel must know of the network."""
     policy, known = setting.policy, setting.program.seen
     key = (policy.sensors, policy.bias, setting.names, inputs, inputs_bar, weights_bar)
     if key not in known:
         specialised = setting.seen.poses and setting.program.specializes(setting.names)
-        poses = watched_poses(policy, setting.seen) if specialised else bool(setting.seen.poses)
-        known[key] = Watching(inputs, poses, inputs_bar, weights_bar)
+        pairs = watched_poses(policy, setting.seen) if specialised else None
+        known[key] = PolicySignature(inputs, bool(setting.seen.poses), pairs, inputs_bar, weights_bar)
     return known[key]
 
 
