@@ -38,21 +38,18 @@ class JointCoordinates:
 
 
 class Kind(IntEnum):
-    """How a link moves relative to its parent: the code in the tables that kernels read, with the coordinates."""
+    """How a link moves relative to its parent. The codes are part of the tables that kernels read."""
 
-    coordinates: JointCoordinates
+    FIXED = 0
+    HINGE = 1
+    SLIDER = 2
+    BALL = 3
+    PLANAR = 4
+    FREE = 5
 
-    def __new__(cls, code: int, coordinates: JointCoordinates) -> Kind:
-        kind = int.__new__(cls, code)
-        kind._value_, kind.coordinates = code, coordinates
-        return kind
-
-    FIXED = 0, JointCoordinates((), 0)
-    HINGE = 1, JointCoordinates((0.0,), 1, limitable=True, angular=True)
-    SLIDER = 2, JointCoordinates((0.0,), 1, limitable=True)
-    BALL = 3, JointCoordinates((1.0, 0.0, 0.0, 0.0), 3, quaternion=0)
-    PLANAR = 4, JointCoordinates((0.0, 0.0, 0.0), 3)
-    FREE = 5, JointCoordinates((0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), 6, quaternion=3)
+    @property
+    def coordinates(self) -> JointCoordinates:
+        return COORDINATES[self]
 
     @property
     def nq(self) -> int:
@@ -64,6 +61,15 @@ class Kind(IntEnum):
         """Number of velocity coordinates."""
         return self.coordinates.nv
 
+
+COORDINATES = {
+    Kind.FIXED: JointCoordinates((), 0),
+    Kind.HINGE: JointCoordinates((0.0,), 1, limitable=True, angular=True),
+    Kind.SLIDER: JointCoordinates((0.0,), 1, limitable=True),
+    Kind.BALL: JointCoordinates((1.0, 0.0, 0.0, 0.0), 3, quaternion=0),
+    Kind.PLANAR: JointCoordinates((0.0, 0.0, 0.0), 3),
+    Kind.FREE: JointCoordinates((0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), 6, quaternion=3),
+}
 
 NQ = tuple(kind.nq for kind in Kind)
 """Number of position coordinates, indexed by kind code."""

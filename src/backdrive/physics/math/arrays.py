@@ -46,6 +46,11 @@ def gradient_memory(constants_bar: ScalarArray, size: Index) -> ScalarArray:
     return Masked(total, constants_bar.wanted) if isinstance(constants_bar, Masked) else total
 
 
+def all_elements(array: ScalarArray | None) -> ScalarArray | None:
+    """The whole array behind one of which only some elements are wanted: rolled loops write to all of its elements."""
+    return array.array if isinstance(array, Masked) else array
+
+
 def accumulate(array: ScalarArray, values: Sequence[Scalar]) -> None:
     """array[k] += values[k], except where a value is known to be zero while tracing."""
     for k, x in enumerate(values):

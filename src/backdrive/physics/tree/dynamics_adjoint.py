@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ...ir import Index, Scalar, ScalarArray, is_constant, loop, memory, switch, vjp, when, workspace
+from ...ir import Index, Scalar, ScalarArray, carry, is_constant, loop, memory, switch, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import Kind
 from ..math import spatial as sp
@@ -48,17 +48,17 @@ class Cotangents:
     vdot: ScalarArray | None = None
 
 
-class AccelerationConstraints(Protocol):
-    """The part of the constraints in the adjoint of the accelerations (`constraints.constrain_adjoint`)."""
+class ConstraintTerms(Protocol):
+    """The terms that constraints add to the adjoint of the dynamics (`constraints.constrain_adjoint`)."""
 
-    def take_up(self, lam: ScalarArray, /) -> None:
-        """Change the inward half of the solve for λ [nv] to that of the constrained system."""
+    def take_up(self, reduced: ScalarArray, /) -> None:
+        """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place."""
 
     def add_rows(
         self, q: ScalarArray, v: ScalarArray, virtual: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray,
-        constants_bar: ScalarArray | None, /,
+        constants_bar: ScalarArray | None,
     ) -> None:  # fmt: skip
-        """Add the gradients that come from the dependence of the rows on q, v and the constants."""
+        """Add the cotangents of the constraints' rows."""
 
 
 # ------------------------------------------------------------------------------------------ the power's derivative
@@ -261,7 +261,7 @@ class DynamicsSeeds:
 
 def dynamics_adjoint(
     tree: Tree, inputs: DynamicsInputs, dynamics: Dynamics, seeds: DynamicsSeeds, cotangents: Cotangents,
-    constraints: AccelerationConstraints | None = None, acting: Scalar = 1.0,
+    constraints: ConstraintTerms | None = None, acting: Scalar = 1.0,
 ) -> ScalarArray:  # fmt: skip
     """The adjoint of `forward_dynamics`: add the cotangents of its inputs. Returns λ [nv].
 
@@ -303,6 +303,17 @@ def joint_inertia_adjoint(
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
+
+
+def damping_rate(tree: Tree, virtual: ScalarArray, vdot: ScalarArray) -> Scalar:
+    """The derivative of -λ · (M + h D) v̇ with respect to h. virtual [nv]: λ."""
+    total = carry(1)
+    total[0] = 0.0
+    for i in tree.links():
+        b = tree.v_start(i)
+        for k in loop(tree.dofs(i)):
+            total[0] = total[0] - virtual[b + k] * vdot[b + k] * tree.link(i).damping
+    return total[0]
 
 
 def bodies_adjoint(tree: Tree, moments_bar: ScalarArray, constants_bar: ScalarArray) -> None:

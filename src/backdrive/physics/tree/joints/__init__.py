@@ -8,8 +8,8 @@ axes (planar, free), that part is rotated into the link's axes:
     joint velocity       (w, u) = S y
     its rate             S z + (0, drift),   z = v̇ in the link's axes
 
-To add a joint: its line in `schema.layout.Kind`, its description for users in `model.joints`, and a module of this
-package, named like the kind in lower case, whose `JOINT` is the joint's `JointModel`.
+To add a joint: its code and coordinates in `schema.layout` (`Kind`, `COORDINATES`), its description for users in
+`model.joints`, and a module of this package, named like the kind in lower case, whose `JOINT` is a `JointModel`.
 """
 
 from __future__ import annotations
