@@ -46,7 +46,7 @@ def convert(
             links[joint_links[joint]].limits = tuple(model.jnt_range[joint].tolist())
     if "frictionloss" not in ignore and not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
         for joint, link in enumerate(joint_links):
-            if links[link].kind in (Kind.HINGE, Kind.SLIDER):
+            if links[link].kind.coordinates.limitable:
                 links[link].friction = float(model.dof_frictionloss[model.jnt_dofadr[joint]])
     statics: tuple[PlacedShape, ...] = ()
     touching: list[tuple[int, int]] = []
@@ -103,8 +103,8 @@ def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, r
     """A massless link that moves on one of MuJoCo's joints."""
     kind = _KINDS[mujoco.mjtJoint(model.jnt_type[joint])]
     q, v = model.jnt_qposadr[joint], model.jnt_dofadr[joint]
-    positions = slice(q, q + {Kind.FREE: 7, Kind.BALL: 4}.get(kind, 1))
-    dofs = slice(v, v + {Kind.FREE: 6, Kind.BALL: 3}.get(kind, 1))
+    positions = slice(q, q + kind.nq)
+    dofs = slice(v, v + kind.nv)
     link = Link(parent, kind)
     link.q0 = model.qpos0[positions].copy()
     link.reference = model.qpos_spring[positions].copy()

@@ -19,9 +19,9 @@ import numpy as np
 import torch
 
 from ..schema.layout import Kind
-from . import checks
+from . import checks, joints
 from .constraints import Constraint, Distance, Lock, Weld
-from .joints import Ball, Fixed, Free, Hinge, Joint, Planar, Slider
+from .joints import Joint
 from .motors import Motor, PositionServo, VelocityServo
 from .scene import PLANAR_DOFS, Scene
 from .shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, PlacedShape, Polygon, Shape, Sphere
@@ -123,9 +123,11 @@ _DRIVE: dict[str, Check] = {
 _BOUNDED: dict[str, Check] = {**_DRIVE, "limits": _interval, "friction": _not_negative}
 _AXIS: dict[str, Check] = {"axis": partial(_vector, sizes=(2, 3))}
 JOINTS: dict[type[Joint], dict[str, Check]] = {
-    Hinge: {**_AXIS, **_BOUNDED},
-    Slider: {**_AXIS, **_BOUNDED},
-    **dict.fromkeys((Ball, Planar, Free, Fixed), _DRIVE),
+    joint: {
+        **(_AXIS if "axis" in joint.__dataclass_fields__ else {}),
+        **(_BOUNDED if joint.kind.coordinates.limitable else _DRIVE),
+    }
+    for joint in joints.JOINTS
 }
 CONSTRAINTS: dict[type[Constraint], dict[str, Check]] = {
     Distance: {"length": _positive}, Weld: {}, Lock: {"coordinate": _text},

@@ -21,19 +21,10 @@ from .shapes import PlacedShape, half_space_in_world
 
 Array = np.ndarray
 
-_REST = {
-    Kind.FIXED: (),
-    Kind.HINGE: (0.0,),
-    Kind.SLIDER: (0.0,),
-    Kind.BALL: (1.0, 0.0, 0.0, 0.0),
-    Kind.PLANAR: (0.0, 0.0, 0.0),
-    Kind.FREE: (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
-}
-
 
 def rest_position(kind: Kind) -> Array:
     """The coordinates of a joint that has not moved, [NQ[kind]]."""
-    return np.array(_REST[kind])
+    return np.array(kind.coordinates.unmoved)
 
 
 @dataclass(frozen=True)

@@ -197,8 +197,8 @@ def _coordinates(model: Model) -> tuple[tuple[str, ...], Array]:
         start, count = model.qadr[link], NQ[kind]
         for k in range(count):
             names[start + k] = name if count == 1 else f"{name}[{k}]"
-        if kind in (Kind.BALL, Kind.FREE):
-            groups[start + count - 4 : start + count] = groups.max() + 1
+        if kind.coordinates.quaternion is not None:
+            groups[start + kind.coordinates.quaternion : start + count] = groups.max() + 1
     return tuple(names), groups
 
 

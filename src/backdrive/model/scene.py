@@ -32,7 +32,6 @@ from .tree import (
     check_joint,
     check_loop,
     closes_loop,
-    joint_axis,
 )
 
 Array = np.ndarray
@@ -291,7 +290,7 @@ class Scene:
                 raise ValueError(f"{what}: on a planar joint dof must be 'x', 'y' or 'angle', got {dof!r}")
             self._motors[name] = MotorSpec(name, motor, joint, PLANAR_DOFS[dof])
             return name
-        if kind not in (Kind.HINGE, Kind.SLIDER):
+        if kind.nv != 1:
             raise ValueError(f"{what}: joint {joint!r} is {kind.name.lower()}; expected a hinge or slider")
         if dof is not None:
             raise ValueError(f"{what}: joint {joint!r} has one dof: leave out dof={dof!r}")
@@ -351,7 +350,7 @@ class Scene:
         return spec.constraint.equations(spec.name, self.dim, a, b, spec.anchor_a, spec.anchor_b)
 
     def _loop_equations(self, spec: JointSpec, link_of: Mapping[str, int]) -> list[Equality]:
-        axis = joint_axis(self.dim, spec.joint, f"joint {spec.name!r}")
+        axis = spec.joint.world_axis(self.dim, f"joint {spec.name!r}")
         parent, child = self._frame(spec.parent, link_of), self._frame(spec.child, link_of)
         return joint_equations(spec.name, self.dim, spec.joint, axis, parent, child, spec.anchor)
 

@@ -11,7 +11,7 @@ import numpy as np
 from ..schema.layout import INERTIA_INDEX, NQ, NV, Kind
 from . import checks
 from .constraints import Constraint
-from .joints import Free, Hinge, Joint, Planar, Slider
+from .joints import Free, Joint, Planar
 from .links import Actuator, Link, rest_position
 from .motors import Motor
 from .rotations import from_orientation
@@ -118,7 +118,7 @@ def closes_loop(spec: JointSpec, hangs: Mapping[str, JointSpec]) -> bool:
 def check_loop(spec: JointSpec, why: str) -> None:
     """Raise unless a joint can be a constraint, because of ``why``: equations have no coordinates of their own."""
     what = f"joint {spec.name!r}"
-    if spec.joint.kind in (Kind.PLANAR, Kind.FREE):
+    if not spec.joint.closes_loops:
         raise ValueError(f"{what}: {why}, and {type(spec.joint).__name__} constrains nothing there")
     refused = ("stiffness", "damping", "armature", "limits", "friction")
     given = [name for name in refused if getattr(spec.joint, name)]
@@ -133,11 +133,11 @@ def check_joint(dim: int, spec: JointSpec) -> None:
     joint, kind = spec.joint, spec.joint.kind
     if spec.parent == spec.child:
         raise ValueError(f"{what}: body {spec.child!r} cannot be its own parent")
-    if dim == 2 and kind in (Kind.BALL, Kind.FREE):
+    if dim not in joint.dims:
         raise ValueError(f"{what}: {type(joint).__name__} is a 3D joint; in 2D use Hinge or Planar")
     if kind == Kind.FREE and spec.parent is not None:
         raise ValueError(f"{what}: a free joint connects to the world only, got parent={spec.parent!r}")
-    joint_axis(dim, joint, what)
+    joint.world_axis(dim, what)
 
 
 def check_coordinates(dim: int, spec: JointSpec, body: BodySpec) -> None:
@@ -152,22 +152,6 @@ def check_coordinates(dim: int, spec: JointSpec, body: BodySpec) -> None:
             "set add_joint(..., velocity=...) instead"
         )
     initial_coordinates(spec)
-
-
-def joint_axis(dim: int, joint: Joint, what: str) -> Array:
-    """World axis of a hinge or slider as a unit vector [3]; zero for the other joints."""
-    if isinstance(joint, Hinge):
-        if dim == 2:
-            if joint.axis is not None:
-                raise ValueError(f"{what}: in 2D a hinge has no axis to choose, got {joint.axis!r}")
-            return np.array([0.0, 0.0, 1.0])
-        if joint.axis is None:
-            raise ValueError(f"{what}: in 3D a hinge needs an axis: Hinge(axis=(0, 0, 1))")
-        return checks.unit_vector(joint.axis, 3, f"{what}: axis")
-    axis = np.zeros(3)
-    if isinstance(joint, Slider):
-        axis[:dim] = checks.unit_vector(joint.axis, dim, f"{what}: axis")
-    return axis
 
 
 def initial_coordinates(spec: JointSpec) -> tuple[Array, Array]:
@@ -239,7 +223,7 @@ def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]
         link.offset = base_rotation.T @ (body.position - base_position)
         link.rotation = base_rotation.T @ rotation
         link.anchor = rotation.T @ (spec.anchor - body.position)
-        link.axis = rotation.T @ joint_axis(dim, joint, f"joint {spec.name!r}")
+        link.axis = rotation.T @ joint.world_axis(dim, f"joint {spec.name!r}")
         link.q0, link.v0 = initial_coordinates(spec)
         unmoved = rest_position(joint.kind)
     unsprung = isinstance(joint.rest, int | float) and joint.rest == 0.0

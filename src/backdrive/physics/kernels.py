@@ -22,8 +22,7 @@ from . import contact_forces, rollout, rollout_adjoint, step_jacobian
 from .constraints.constraints import ConstraintForm, Constraints
 from .constraints.tables import ConstraintTables
 from .integrators import SemiImplicitEuler
-from .policy import GivenControls, NetworkTables, PolicyNetwork, Watching
-from .rollout import ControlSource
+from .policy import ControlSource, GivenControls, NetworkTables, PolicyNetwork, PolicyRows, PolicySignature
 from .scheme import Scheme, StepContext
 from .state import StateArrays, StatePath
 from .tree import inverse, poses
@@ -71,7 +70,7 @@ class Variant:
     """One of the kernels of a form.
 
     constraining: None without constraints. wrenches, constants_bar: whether there are such rows. batched: whether every
-    environment has its own constants. watching: of a policy. homogeneous: of a rolled kernel for homogeneous models.
+    environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel for homogeneous models.
     """
 
     form: str
@@ -80,19 +79,19 @@ class Variant:
     wrenches: bool = False
     constants_bar: bool = False
     batched: bool = False
-    watching: Watching | None = None
+    policy: PolicySignature | None = None
     homogeneous: Homogeneous | None = None
 
     def absent(self) -> set[str]:
         """The optional rows that this variant does not have: None to the physics."""
-        watching = self.watching
+        policy = self.policy
         there = {
             "wrenches": self.wrenches,
             "wrenches_bar": self.wrenches,
             "constants_bar": self.constants_bar,
-            "inputs": watching is not None and watching.inputs,
-            "inputs_bar": watching is not None and watching.inputs_bar,
-            "weights_bar": watching is not None and watching.weights_bar,
+            "inputs": policy is not None and policy.inputs,
+            "inputs_bar": policy is not None and policy.inputs_bar,
+            "weights_bar": policy is not None and policy.weights_bar,
         }
         return {name for name, present in there.items() if not present}
 
@@ -158,7 +157,7 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
         arguments.append(Rows("constants") if variant.batched else Table("constants"))
     if variant.constraining:
         arguments += [Ints("constraint_ints"), Table("constraint_floats")]
-    if variant.watching:
+    if variant.policy:
         arguments += [Ints("network"), Table("weights"), *(Integer(name) for name in NETWORK_SIZES)]
     if special is None:
         arguments += [Ints("topology"), *(Integer(name) for name in SIZES)]
@@ -194,10 +193,10 @@ def _tree(variant: Variant, special: Specialisation | None, a: dict[str, Any]) -
 def _control_source(variant: Variant, tree: Tree, a: dict[str, Any]) -> ControlSource:
     """Where the controls of the steps come from; its arguments are taken out of `a`."""
     rows = {name: a.pop(name) for name in SOURCE_ROWS if name in a}
-    if variant.watching is None:
+    if variant.policy is None:
         return GivenControls(tree, **rows)
     tables = NetworkTables(*(a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)))
-    return PolicyNetwork(tree, variant.watching, tables, **rows)
+    return PolicyNetwork(tree, variant.policy, tables, PolicyRows(**rows))
 
 
 def _gather(rows: type, a: dict[str, Any]) -> Any:

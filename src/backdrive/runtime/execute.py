@@ -117,7 +117,7 @@ def kernel_key(request: Request, signature: Signature, names: Mapping[str, Any])
         "constants_bar" in names,
         constants is not None and constants.ndim == 2,
         request.parameters,
-        None if network is None else network.watching(names),
+        None if network is None else network.signature(names),
     )
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..model import Model
-from ..schema.layout import NV, Kind
+from ..schema.layout import Kind
 
 
 class Tangent:
@@ -20,10 +20,11 @@ class Tangent:
         plain_v: list[int] = []
         quaternions: list[tuple[int, int]] = []
         for kind, a, b in zip(model.kind.tolist(), model.qadr.tolist(), model.vadr.tolist(), strict=True):
-            plain = {Kind.BALL: 0, Kind.FREE: 3}.get(kind, NV[kind])
+            quaternion = Kind(kind).coordinates.quaternion
+            plain = Kind(kind).nv if quaternion is None else quaternion
             plain_q += range(a, a + plain)
             plain_v += range(b, b + plain)
-            if kind in (Kind.BALL, Kind.FREE):
+            if quaternion is not None:
                 quaternions.append((a + plain, b + plain))
         self.segments: list[tuple[slice, slice, bool]] = []  # in q and in v, and whether it is a quaternion
         turns = {a: (slice(a, a + 4), slice(b, b + 3), True) for a, b in quaternions}

@@ -15,7 +15,7 @@ from ..backends.llvm_cpu.ahead import ahead
 from ..physics.constraints.constraints import ConstraintForm
 from ..physics.constraints.tables import ConstraintTables
 from ..physics.kernels import Specialisation, Variant, make_kernel, rolled_kernel
-from ..physics.policy import Watching
+from ..physics.policy import PolicySignature
 from ..physics.scheme import Scheme
 from ..physics.tree.tree import Homogeneous
 from ..schema import layout
@@ -39,7 +39,7 @@ class KernelKey(NamedTuple):
     """One kernel among those of a model.
 
     parameters: names of the parameters that are given at run time, separated by commas. batched: every environment has
-    its own constants. watching: of a policy.
+    its own constants. policy: what its network reads.
     """
 
     form: str
@@ -47,7 +47,7 @@ class KernelKey(NamedTuple):
     constants_bar: bool = False
     batched: bool = False
     parameters: str = ""
-    watching: Watching | None = None
+    policy: PolicySignature | None = None
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class KernelStore:
         if SIGNATURES[key.form].integrates:
             scheme, constraining = self.options.scheme, self._constraining(key.parameters)
         variant = Variant(
-            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.watching
+            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy
         )  # fmt: skip
         varying = self.mask(key.parameters)
         if self.specializes(key.parameters):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ...physics.policy import Watching
+from ...physics.policy import PolicySignature
 from ...policy import MLP, View, network_table, watched_poses
 from ...schema.signatures import POLICY_ROLLOUT
 from ...schema.state import NAMES, state_names
@@ -46,15 +46,15 @@ class Network:
         tables = {"network": ints.ctypes.data, "weights": weights.data_ptr()}
         return tables | {"nneuron": neurons, "nweight": weights.numel(), "ninput": self.ninput}
 
-    def watching(self, names: Collection[str]) -> Watching:
+    def signature(self, names: Collection[str]) -> PolicySignature:
         """What a kernel with arguments of these names must know of the network."""
         policy, known = self.policy, self.program.seen
         given = tuple(name in names for name in ("inputs", "inputs_bar", "weights_bar"))
         key = (policy.sensors, policy.bias, self.parameters, *given)
         if key not in known:
             specialised = self.view.poses and self.program.kernels.specializes(self.parameters)
-            poses = watched_poses(policy, self.view) if specialised else bool(self.view.poses)
-            known[key] = Watching(given[0], poses, given[1], given[2])
+            pairs = watched_poses(policy, self.view) if specialised else None
+            known[key] = PolicySignature(given[0], bool(self.view.poses), pairs, given[1], given[2])
         return known[key]
 
     def weights_by_name(self) -> dict[str, Tensor]:
