@@ -9,8 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...backends import subroutine
-from ...ir import Scalar, carry, loop
+from ...ir import Scalar, carry, loop, subroutine
 
 TILE = 3
 _TILE = [(r, c) for r in range(TILE) for c in range(TILE)]
