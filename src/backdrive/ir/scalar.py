@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any, cast, overload
 
-from .graph import Graph, TraceError, Value, current, integer_op, same, traced
+from .graph import Graph, TraceError, current, integer_op, same, traced
 from .types import Index, Mask, Scalar
 
 
@@ -24,10 +24,14 @@ floor = _unary("floor", math.floor)
 nearest = _unary("round", round)  # ties to even, as IEEE 754 rounds
 
 
-def minimum(a: Scalar, b: Scalar) -> Scalar:
+@overload
+def minimum(a: Index, b: Index) -> Index: ...
+@overload
+def minimum(a: Scalar, b: Scalar) -> Scalar: ...
+def minimum(a: Any, b: Any) -> Any:
     """The smaller of a and b; b if one of them is NaN. Also of two integers that all lanes share."""
     if any(traced(x) and x.type == "i" for x in (a, b)):
-        return integer_op("imin", cast(Value, a), cast(Value, b))
+        return integer_op("imin", a, b)
     if traced(a) or traced(b):
         return a if same(a, b) else current().add("min", (a, b), "f")
     return a if a < b else b
