@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from . import checks
+from .actuators import Motor
 from .model import Model
-from .motors import Motor
 
 if TYPE_CHECKING:
     import mujoco
@@ -52,7 +52,7 @@ def load(
     if _is_scene(source):
         if floating is not False or ignore or fuse or motors is not None:
             raise ValueError(f"{source}: floating, ignore, fuse and motors are for XML files, not for scenes")
-        from .files import load_scene
+        from .files.read import load_scene
 
         return load_scene(source).build()
     # Imported here, so that users of scenes do not wait for MuJoCo to load.
