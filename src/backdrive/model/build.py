@@ -9,7 +9,7 @@ import numpy as np
 
 from ..schema.layout import Kind
 from . import checks
-from .constraints import WORLD, Frame, Weld, joint_equations
+from .constraints import WORLD, Frame, joint_equations
 from .links import Equality, WorldParts, pack
 from .model import Model
 from .pairs import Connection
@@ -30,7 +30,7 @@ def build_model(scene: Scene) -> Model:
     equalities = [row for loop in loops for row in loop_equations(loop, scene.dim, scene._bodies, link_of)]
     equalities += [row for spec in constraints for row in constraint_equations(spec, scene.dim, scene._bodies, link_of)]
     apart = [(s.parent, s.child, s.joint.kind == Kind.FIXED) for s in loops]
-    apart += [(s.b, s.a, True) for s in constraints if isinstance(s.constraint, Weld)]
+    apart += [(s.b, s.a, True) for s in constraints if s.constraint.rigid]
     gravity = np.zeros(3)
     gravity[: scene.dim] = checks.vector(scene.gravity, scene.dim, "gravity")
     parts = WorldParts(

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..schema.layout import EqualityKind, Kind
 from .actuators import Bias, Motor, kind_of, motor_record
-from .links import Equality, Inertial, Link, LinkActuator, WorldParts, pack
+from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
@@ -71,11 +71,11 @@ def convert(
     return pack(parts)
 
 
-def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[Link], list[int], list[int]]:
+def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[LinkSpec], list[int], list[int]]:
     """All links, the link of each joint, and that of each body. Body 0 is the world, its link -1."""
     bodies = _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
     joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
-    links: list[Link] = []
+    links: list[LinkSpec] = []
     joint_links: list[int] = []
     link_of_body = [-1]
     for body in range(1, model.nbody):
@@ -83,7 +83,7 @@ def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[li
         offset, rotation = model.body_pos[body].copy(), from_quaternion(model.body_quat[body])
         start, count = model.body_jntadr[body], model.body_jntnum[body]
         if count == 0:
-            links.append(Link(parent, Kind.FIXED, offset=offset, rotation=rotation))
+            links.append(LinkSpec(parent, Kind.FIXED, offset=offset, rotation=rotation))
         for joint in range(start, start + count):
             link = _joint_link(model, joint, parent, offset, rotation)
             link.joint = joints[joint]
@@ -100,13 +100,13 @@ def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[li
     return links, joint_links, link_of_body
 
 
-def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, rotation: Array) -> Link:
+def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, rotation: Array) -> LinkSpec:
     """A massless link that moves on one of MuJoCo's joints."""
     kind = _KINDS[mujoco.mjtJoint(model.jnt_type[joint])]
     q, v = model.jnt_qposadr[joint], model.jnt_dofadr[joint]
     positions = slice(q, q + {Kind.FREE: 7, Kind.BALL: 4}.get(kind, 1))
     dofs = slice(v, v + {Kind.FREE: 6, Kind.BALL: 3}.get(kind, 1))
-    link = Link(parent, kind)
+    link = LinkSpec(parent, kind)
     link.q0 = model.qpos0[positions].copy()
     link.reference = model.qpos_spring[positions].copy()
     link.stiffness = 0.0 if disabled(model, "SPRING", "PASSIVE") else float(model.jnt_stiffness[joint])
@@ -179,7 +179,7 @@ def _actuator(model: mujoco.MjModel, i: int, name: str, link: int) -> LinkActuat
 
 
 def _add_shapes(
-    model: mujoco.MjModel, links: list[Link], body_links: list[int]
+    model: mujoco.MjModel, links: list[LinkSpec], body_links: list[int]
 ) -> tuple[tuple[PlacedShape, ...], list[tuple[int, int]]]:
     """Give the links their shapes. Returns the shapes of the world, and the explicit pairs (numbers of shapes)."""
     may_touch = (model.geom_contype != 0) | (model.geom_conaffinity != 0)

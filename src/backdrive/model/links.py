@@ -45,7 +45,7 @@ class Inertial:
 
 
 @dataclass
-class Link:
+class LinkSpec:
     """A rigid link and the joint that connects it to its parent; units: m, kg, rad, s, N.
 
     ``body`` and ``joint`` are the user's names. A link without a body name is a massless intermediate link between two
@@ -118,7 +118,7 @@ class WorldParts:
     """
 
     dim: int
-    links: Sequence[Link]
+    links: Sequence[LinkSpec]
     actuators: Sequence[LinkActuator]
     gravity: Array
     timestep: float | None = None
@@ -218,7 +218,7 @@ def pack(parts: WorldParts) -> Model:
     )
 
 
-def _shape_names(links: Sequence[Link], bodies: Sequence[int], statics: Sequence[PlacedShape]) -> tuple[str, ...]:
+def _shape_names(links: Sequence[LinkSpec], bodies: Sequence[int], statics: Sequence[PlacedShape]) -> tuple[str, ...]:
     """Unique names of all shapes: their own, else the body's, with a number if the body has several shapes."""
     given: list[str | None] = []
     wanted: list[str] = []
@@ -239,7 +239,7 @@ def _shape_names(links: Sequence[Link], bodies: Sequence[int], statics: Sequence
     return tuple(names)
 
 
-def _fixed_pose(links: Sequence[Link], link: int, shape: str) -> tuple[Array, Array]:
+def _fixed_pose(links: Sequence[LinkSpec], link: int, shape: str) -> tuple[Array, Array]:
     """World position [3] and rotation [3, 3] of a link that is fixed to the world; other links raise."""
     position, rotation = np.zeros(3), np.eye(3)
     while link >= 0:
@@ -251,7 +251,7 @@ def _fixed_pose(links: Sequence[Link], link: int, shape: str) -> tuple[Array, Ar
     return position, rotation
 
 
-def _record(link: Link) -> Array:
+def _record(link: LinkSpec) -> Array:
     """The LINK record, in the order of layout.py."""
     inertia = [link.inertia[i, j] for i, j in layout.INERTIA_INDEX]
     joint = (link.stiffness, link.damping, link.armature)
@@ -260,7 +260,7 @@ def _record(link: Link) -> Array:
     ).astype(np.float64)
 
 
-def _or_rest(value: Array | None, link: Link) -> Array:
+def _or_rest(value: Array | None, link: LinkSpec) -> Array:
     """Coordinates of a link, by default those of a joint that has not moved."""
     result = rest_position(link.kind) if value is None else np.asarray(value, dtype=np.float64)
     if result.shape != (NQ[link.kind],):
@@ -268,7 +268,7 @@ def _or_rest(value: Array | None, link: Link) -> Array:
     return result
 
 
-def _refuse_massless(links: Sequence[Link]) -> None:
+def _refuse_massless(links: Sequence[LinkSpec]) -> None:
     """Raise if a joint moves no inertia, which would make the mass matrix singular."""
     carried = [link.mass for link in links]
     for i in range(len(links) - 1, -1, -1):
@@ -282,7 +282,7 @@ def _refuse_massless(links: Sequence[Link]) -> None:
             carried[link.parent] += carried[i]
 
 
-def _owner(links: Sequence[Link], i: int) -> str | None:
+def _owner(links: Sequence[LinkSpec], i: int) -> str | None:
     """The body that an intermediate link belongs to: that of the next link with a body."""
     for j in range(i, len(links)):
         if links[j].body is not None:

@@ -10,7 +10,7 @@ import numpy as np
 from ..schema.layout import INERTIA_INDEX, NQ, NV, Kind
 from . import checks
 from .joints import Free, Hinge, Joint, Planar, Slider
-from .links import Link, LinkActuator, rest_position
+from .links import LinkActuator, LinkSpec, rest_position
 from .shapes import composite
 from .specs import BodySpec, JointSpec, MotorSpec
 
@@ -120,7 +120,7 @@ def initial_coordinates(spec: JointSpec) -> tuple[Array, Array]:
     return q, v
 
 
-def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, JointSpec]) -> list[Link]:
+def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, JointSpec]) -> list[LinkSpec]:
     """The links: parents first, otherwise in the order in which the bodies were added. joints: those of the tree."""
     hangs = {spec.child: spec for spec in joints.values()}
     for body in bodies.values():
@@ -133,7 +133,7 @@ def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, J
             implicit = Planar() if dim == 2 else Free()
             hangs[body.name] = JointSpec(body.name, implicit, None, body.name, body.position, None, None)
     index: dict[str, int] = {}
-    links: list[Link] = []
+    links: list[LinkSpec] = []
 
     for name in bodies:
         chain: list[str] = []  # from this body up to, not including, an ancestor whose link exists
@@ -148,17 +148,17 @@ def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, J
     return links
 
 
-def build_actuators(links: list[Link], motors: list[MotorSpec]) -> list[LinkActuator]:
+def build_actuators(links: list[LinkSpec], motors: list[MotorSpec]) -> list[LinkActuator]:
     """The actuators, on the links of their joints."""
     link_of = {link.joint: i for i, link in enumerate(links)}
     return [LinkActuator(m.name, link_of[m.joint], m.dof, m.motor.kind, m.motor.record()) for m in motors]
 
 
-def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]) -> Link:
+def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]) -> LinkSpec:
     body, joint = bodies[spec.child], spec.joint
     rotation = body.rotation
     mass, com, inertia = _mass_properties(dim, body)
-    link = Link(parent, joint.kind, body.name, spec.name, mass, com, inertia)
+    link = LinkSpec(parent, joint.kind, body.name, spec.name, mass, com, inertia)
     link.stiffness, link.damping, link.armature = joint.stiffness, joint.damping, joint.armature
     link.limits, link.friction = joint.limits, joint.friction
     link.shapes = tuple(body.shapes)

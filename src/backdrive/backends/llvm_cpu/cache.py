@@ -33,7 +33,7 @@ _SOURCES = (
 
 
 @dataclass(frozen=True)
-class Entry:
+class CompiledKernel:
     """A compiled kernel."""
 
     code: bytes
@@ -77,7 +77,7 @@ def key_of_code(text: str, *parts: Any) -> str:
     return hashlib.sha256(repr((text, llvm.llvm_version_info, *parts)).encode()).hexdigest()
 
 
-def load(key: str, linked: bool = False) -> Entry | None:
+def load(key: str, linked: bool = False) -> CompiledKernel | None:
     """The entry under a key, if there is an intact file for it in a trusted directory; linked: do not follow a link."""
     if not _trusted_directory(create=False):
         return None
@@ -92,7 +92,7 @@ def load(key: str, linked: bool = False) -> Entry | None:
     return _parse(content, key, linked)
 
 
-def _parse(content: bytes, key: str, linked: bool) -> Entry | None:
+def _parse(content: bytes, key: str, linked: bool) -> CompiledKernel | None:
     start = len(_MAGIC) + 64
     digest = content[len(_MAGIC) : start]
     payload = content[start:]
@@ -105,12 +105,12 @@ def _parse(content: bytes, key: str, linked: bool) -> Entry | None:
             return None
         if "code" in fields:
             return None if linked else load(str(fields["code"]), linked=True)
-        return Entry(code, fields["scratch"], fields["operations"])
+        return CompiledKernel(code, fields["scratch"], fields["operations"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def store(key: str, entry: Entry) -> None:
+def store(key: str, entry: CompiledKernel) -> None:
     """Write an entry. It is no error if the cache cannot be written."""
     _write({"key": key, "scratch": entry.scratch, "operations": entry.operations}, entry.code)
 

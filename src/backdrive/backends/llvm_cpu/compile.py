@@ -16,7 +16,7 @@ _tracing = threading.Lock()
 """Tracing is Python, so two threads that trace at once gain nothing. While one traces, another may compile."""
 
 
-def compile_kernel(kernel: Kernel, bits: int, lanes: int, target: Target) -> tuple[cache.Entry, str]:
+def compile_kernel(kernel: Kernel, bits: int, lanes: int, target: Target) -> tuple[cache.CompiledKernel, str]:
     """The machine code of a kernel and its key in the disk cache, which is used if it has code of the same LLVM IR."""
     with _tracing, _without_garbage_collection():
         module = trace(kernel, bits, lanes)
@@ -24,7 +24,7 @@ def compile_kernel(kernel: Kernel, bits: int, lanes: int, target: Target) -> tup
     key = cache.key_of_code(text, target, module.scratch, module.operations)
     entry = cache.load(key)
     if entry is None:
-        entry = cache.Entry(_machine_code(text, target), module.scratch, module.operations)
+        entry = cache.CompiledKernel(_machine_code(text, target), module.scratch, module.operations)
         cache.store(key, entry)
     return entry, key
 

@@ -8,14 +8,14 @@ from collections.abc import Sequence
 
 from ..base import Argument, Integer
 from .abi import evaluate_size
-from .cache import Entry
+from .cache import CompiledKernel
 from .target import Target
 
 
 class CpuExecutable:
     """A loaded kernel: `launch.run` calls it. See `base.Executable`."""
 
-    def __init__(self, arguments: Sequence[Argument], lanes: int, target: Target, entry: Entry) -> None:
+    def __init__(self, arguments: Sequence[Argument], lanes: int, target: Target, entry: CompiledKernel) -> None:
         import llvmlite.binding as llvm
 
         self.arguments, self.lanes = tuple(arguments), lanes

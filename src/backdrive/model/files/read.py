@@ -50,7 +50,7 @@ def _located(path: str | os.PathLike[str], read: Callable[[Entry], Any], format:
 
 
 def _content(data: bytes, format: str) -> Entry:
-    """What the file says, if it is of that format and of a version that is known."""
+    """The content of a file, if it has the given format and a known version."""
     what = {SCENE: "scene", STATE: "state"}[format]
     try:
         text = data.decode("utf-8")
@@ -74,14 +74,16 @@ def _content(data: bytes, format: str) -> Entry:
 
 
 def _refuse_constant(text: str) -> None:
+    """Called for NaN and Infinity, which Python's parser would accept."""
     raise ValueError(f"{text} is no number of JSON")
 
 
 def _integer(text: str) -> int | float:
-    return int(text) if len(text) < 18 else float(text)  # not a million digits
+    return int(text) if len(text) < 18 else float(text)  # int() of millions of digits would take forever
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> Entry:
+    """An object of the file, whose keys must be unique."""
     entry: Entry = {}
     for key, value in pairs:
         if key in entry:
@@ -117,7 +119,7 @@ def _state(content: Entry) -> State:
 
 
 def _rows(content: Entry, key: str) -> torch.Tensor:
-    """[n], or [B, n] of a list of lists of the same length."""
+    """A list of numbers as a tensor [n], or a list of lists of the same length as [B, n]."""
     if key not in content:
         raise ValueError(f"{key} is missing")
     value = array(content[key], key)
@@ -174,7 +176,10 @@ def _make(
     entry: Any, place: str, types: Mapping[Any, Mapping[str, Check]], others: Mapping[str, Check],
     required: Iterable[str] = (),
 ) -> tuple[Any, Entry]:  # fmt: skip
-    """The shape, joint, constraint or motor that an entry describes by its "type", and what else the entry says."""
+    """The shape, joint, constraint or actuator that an entry describes by its "type", and the other values of the entry.
+
+    types: the keys of each type; others: further keys; required: keys that must be given besides fields without default.
+    """
     _object(entry, place)
     named = {kind.__name__: kind for kind in types}
     if "type" not in entry:
@@ -192,7 +197,7 @@ def _make(
 
 
 def _checked(entry: Any, place: str, keys: Mapping[str, Check], required: Iterable[str]) -> Entry:
-    """The values of an entry, each checked."""
+    """The checked values of an entry."""
     _known_keys(_object(entry, place), f"{place}: ", keys)
     for key in required:
         if key not in entry:
@@ -217,7 +222,7 @@ def _shortened(name: str) -> str:
 
 
 def _call(place: str, function: Callable[..., Any], *args: Any, **values: Any) -> Any:
-    """What several values together must satisfy is checked where scenes are made: its errors get their place."""
+    """Call a constructor or a method of Scene. Errors about combinations of values come from there; add their place."""
     try:
         return function(*args, **values)
     except (TypeError, ValueError) as error:

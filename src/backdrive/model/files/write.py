@@ -76,7 +76,7 @@ def _body_entry(body: BodySpec, dim: int) -> Entry:
 
 
 def _shape_entry(placed: PlacedShape, material: ShapeMaterial | None = None) -> Entry:
-    """On a body, which has a material, poses and materials that are as without saying so are left out."""
+    """The entry of a shape. On a body (which has a material), the default pose and the body's material are left out."""
     shape = placed.shape
     entry = {"type": type(shape).__name__, **{key: getattr(shape, key) for key in SHAPES[type(shape)]}}
     pose = {"position": placed.position[: shape.dim], **_orientation(placed.orientation)}
@@ -107,7 +107,7 @@ def _motor_entry(spec: MotorSpec, scene: Scene) -> Entry:
 
 
 def _attributes(thing: Any) -> Entry:
-    """The type of a joint, constraint or motor, and its fields that are not as by default."""
+    """The type of a joint, constraint or actuator, and those of its fields that differ from their defaults."""
     entry: Entry = {"type": type(thing).__name__}
     for f in fields(thing):
         value = getattr(thing, f.name)
@@ -126,7 +126,7 @@ def _orientation(orientation: Iterable[float]) -> Entry:
 
 
 def _plain(value: Any) -> Any:
-    """Numbers, lists and texts, as JSON has them; what is None is left out of objects."""
+    """A value in JSON's types: numbers, lists, strings, objects. Keys whose value is None are left out."""
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items() if item is not None}
     if value is None or isinstance(value, str):
@@ -150,6 +150,6 @@ def _write(path: str | os.PathLike[str], header: Entry, sections: Mapping[str, l
         rows = ",\n".join(f"    {json.dumps(entry, allow_nan=False)}" for entry in entries)
         parts.append(f"  {json.dumps(key)}: [\n{rows}\n  ]")
     file = Path(path)
-    unfinished = file.with_name(f".{file.name}.part")  # an interrupt leaves the file as it was
+    unfinished = file.with_name(f".{file.name}.part")  # an interruption leaves the file unchanged
     unfinished.write_text("{\n" + ",\n".join(parts) + "\n}\n", "utf-8")
     os.replace(unfinished, file)
