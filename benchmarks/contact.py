@@ -10,8 +10,8 @@ from torch import Tensor
 
 import backdrive as bd
 
+from .engines import Array, MuJoCo
 from .gradient import gradient
-from .peers import Array, MuJoCo
 from .report import Table, Target, microseconds, per_second
 from .robots import Standing, standing_ant, standing_laikago, struck_chain
 from .timing import Case, Run

@@ -15,7 +15,7 @@ from torch import Tensor
 import backdrive as bd
 from backdrive.control import ILQR, MPC, Cost, Dynamics, Plan, SimulatedDynamics, optimize
 
-from .peers import MuJoCo
+from .engines import MuJoCo
 from .report import Table, Target, microseconds
 from .robots import standing_laikago
 from .swings import Swing, swings
