@@ -27,7 +27,7 @@ from torch import Tensor
 
 from backdrive import Simulator, State, load
 from backdrive.experiments import Run
-from backdrive.identify.fitting import one_torch_thread
+from backdrive.threads import one_torch_thread
 
 from . import laikago
 from .peers.tools import Tool, ask

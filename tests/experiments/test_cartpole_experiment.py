@@ -17,7 +17,7 @@ from backdrive.experiments.cartpole.boxes import Boxes, told
 from backdrive.experiments.cartpole.game import CartPole, Steps
 from backdrive.experiments.cartpole.networks import Networks
 from backdrive.experiments.cartpole.several import Several
-from backdrive.runtime.threads import one_torch_thread
+from backdrive.threads import one_torch_thread
 from backdrive.simulator import Simulator
 
 gymnasium = pytest.importorskip("gymnasium")

@@ -24,9 +24,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..identify.fitting import one_torch_thread
 from ..model import Free, HalfSpace, Model, Scene, Sphere, State
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .run import Run
 

@@ -21,10 +21,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..identify.fitting import one_torch_thread
 from ..model import Box, HalfSpace, Hinge, Model, PositionServo, Scene, Sphere, State
 from ..policy import MLP, Sensor
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .run import Run
 
