@@ -26,6 +26,7 @@ import torch
 from torch import Tensor
 
 from backdrive import Simulator, State, load
+from backdrive.differences import slopes
 from backdrive.experiments import Run
 from backdrive.threads import one_torch_thread
 
@@ -198,7 +199,7 @@ def difference(
         if len(change):
             first = int(change[0])
             continue
-        slope = float(loss(paths[0].last) - loss(paths[1].last)) / (2.0 * size)
+        (slope,) = slopes([float(loss(path.last)) for path in paths], size)
         error = abs(slope - exact) / float(bar.norm() * along.norm())
         best = error if best is None else min(best, error)
     return best, first
