@@ -9,6 +9,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from .differences import smooth_slope
 from .model import State
 from .schema.state import NAMES
 from .simulator import RolloutArguments, Simulator
@@ -21,6 +22,7 @@ Function = Callable[[Inputs, bool], Evaluation]
 """Of the inputs, and whether parameters are checked: differences about a value at the border of what is possible, as an
 armature of zero is, step beyond it."""
 
+STEPS = (1e-4, 1e-5, 1e-6)  # of differences, relative to an input, in the order in which they are tried
 ROUNDING = 1e-9  # a change of a value that is smaller, relative to its terms, is not known to six digits
 
 
@@ -182,7 +184,7 @@ def _compare(
         adjoint = _by_rows(gradient * direction, rows).sum(-1)
         with torch.no_grad():
             moved = partial(_perturbed, function, inputs, name, direction)
-            difference, switched, step = _difference(moved, modes)
+            difference, switched, step = smooth_slope(moved, modes, STEPS)
         size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * _by_rows(gradient, rows).norm(dim=-1)])
         least = (terms * ROUNDING / step).clamp_min(1e-300)
         error = (adjoint - difference).abs() / size.amax(0).maximum(least)
@@ -195,37 +197,12 @@ def _by_rows(x: Tensor, rows: torch.Size) -> Tensor:
     return x.reshape(*rows, x.numel() // max(rows.numel(), 1))
 
 
-def _perturbed(function: Function, inputs: Inputs, name: str, direction: Tensor, e: float) -> Evaluation:
-    return function({**inputs, name: inputs[name] + e * direction}, False)
+def _perturbed(function: Function, inputs: Inputs, name: str, direction: Tensor, e: float) -> tuple[Tensor, Tensor]:
+    value, modes, _ = function({**inputs, name: inputs[name] + e * direction}, False)
+    return value, modes
 
 
 def _scale(x: Tensor) -> float:
     """Perturbations are relative to the size of an input: parameters may be tiny."""
     largest = float(x.abs().max()) if x.numel() else 0.0
     return min(1.0, largest) if largest > 0.0 else 1.0
-
-
-def _difference(
-    function: Callable[[float], tuple[Tensor, Tensor, Tensor]], modes: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The derivative at 0 by central differences, extrapolated (error of fourth order); where modes change; and by
-    which step.
-
-    Contacts at rest are close to changing their modes: where they do, smaller differences are tried.
-    """
-    result, used = torch.zeros(()), torch.ones((), dtype=torch.float64)
-    switched = torch.ones_like(modes, dtype=torch.bool)
-    for step in (1e-4, 1e-5, 1e-6):
-        estimates, crossed = [], torch.zeros_like(switched)
-        for e in (2 * step, step):
-            (plus, plus_modes, _), (minus, minus_modes, _) = function(e), function(-e)
-            estimates.append((plus - minus) / (2 * e))
-            crossed |= (plus_modes != modes) | (minus_modes != modes)
-        estimate = (4.0 * estimates[1] - estimates[0]) / 3.0
-        # Of a sum over all steps, one estimate: better as long as any of them switches.
-        worse = switched if estimate.shape == switched.shape else switched.any()
-        result, used = torch.where(worse, estimate, result), torch.where(worse, step, used)
-        switched = switched & crossed
-        if not bool(switched.any()):
-            break
-    return result, switched, used

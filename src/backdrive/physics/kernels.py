@@ -70,7 +70,8 @@ class Variant:
     """One of the kernels of a form.
 
     constraining: None without constraints. wrenches, constants_bar: whether there are such rows. batched: whether every
-    environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel for homogeneous models.
+    environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel
+    for homogeneous models.
     """
 
     form: str
