@@ -49,7 +49,7 @@ def jacobians(
                 q_bar, v_bar, move_bar = memory(nq), workspace(nv), unit_vector(nv, k)
                 zero(nq, q_bar)
                 zero(nv, v_bar)
-                constraints.forget_touches()
+                constraints.forget_points()
                 correction_adjoint(tree, bodies, dynamics, constraints, q, h, move_bar, Cotangents(q_bar, v_bar))
                 constraints.add_corrections(q, q_bar)
                 write_covector(tree, q, q_bar, pushed.at(k * nv))
@@ -61,7 +61,7 @@ def jacobians(
         for j in loop(nv):
             vdot_bar[j] = h * v_bar[j]
         if constraints is not None:
-            constraints.forget_touches()
+            constraints.forget_points()
         bars = Cotangents(q_bar, v_bar, u_bar)
         dynamics_adjoint(tree, bodies, q, v, v, controls, None, h, dynamics, vdot_bar, v_bar, bars, constraints)
         by_q = workspace(nv)
