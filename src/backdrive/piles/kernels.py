@@ -12,11 +12,11 @@ from ..model.shapes import BOUND
 from ..physics.constraints.forces import FORCE
 from ..physics.geometry.solids import CONTACT_RECORD, Hull
 from ..physics.math.arrays import split
-from ..physics.tree.poses import pose_size
+from ..physics.tree.poses import Pose, pose_size
 from ..schema import layout
 from . import packs
 from .arguments import kernel_arguments
-from .bodies import BodyForm, BodyMotion, finish, free_motion
+from .bodies import BodyForm, finish, free_motion
 from .contacts import ContactForm, contact_block, contact_force
 from .pairs import PairForm, PlacedPair, contact_points, narrow_phase
 from .records import BOX, CONTACT_POINT, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
@@ -134,8 +134,8 @@ def shapes(form: BodyForm) -> Kernel:
     width = pose_size(1)  # the twist of the free motion is enough
 
     def body(**a: Any) -> None:
-        motion = BodyMotion.of(a["motion"].get(0, width))
-        solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.pose)
+        motion = Pose.of(a["motion"].get(0, width))
+        solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.place)
         size = ShapeMaterial.of(a["materials"].get(0, SHAPE_MATERIAL.size)).size
         left = a["h"] * form.part_of_step()
         a["solids"].put(0, solid)
@@ -205,7 +205,7 @@ def pairs(form: PairForm) -> Kernel:
     def body(**a: Any) -> None:
         hulls = [hull(a, end) for end in "ab"]
         solids = a["solid_a"].get(0, SOLID.size), a["solid_b"].get(0, SOLID.size)
-        motions = [BodyMotion.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
+        motions = [Pose.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
         sizes = [ShapeMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)).size for end in "ab"]
         numbers, features = narrow_phase(form, PlacedPair(solids, hulls, motions, sizes), a["left"])
         a["points"].put(0, numbers)

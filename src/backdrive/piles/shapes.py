@@ -12,9 +12,9 @@ from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
 from ..physics.math.twists import point_velocity
+from ..physics.tree.poses import Pose
 from ..schema import layout
 from ..schema.layout import ShapeKind
-from .bodies import BodyMotion
 from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
 
 
@@ -61,7 +61,7 @@ def to_solid(record: Vec) -> Solid:
     return Solid(*SOLID.split(record))
 
 
-def bounding_boxes(solid: Solid, bound: Vec, size: Scalar, motion: BodyMotion, left: Scalar) -> BoundingBoxes:
+def bounding_boxes(solid: Solid, bound: Vec, size: Scalar, motion: Pose, left: Scalar) -> BoundingBoxes:
     """Boxes that contain a shape while it moves for the time `left` (s), and half of the margin of its contacts.
 
     bound: as `model.shapes.BoundFactors`; size: the shape's radius, m.
