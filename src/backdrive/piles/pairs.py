@@ -12,13 +12,12 @@ from ..physics.geometry.collision import MARGIN
 from ..physics.geometry.pairs import PAIRS
 from ..physics.geometry.pairs.boxes import BOX_BOX
 from ..physics.geometry.reach import in_reach
-from ..physics.geometry.solids import Hull, ShapePair, Solid
+from ..physics.geometry.solids import Hull, LinkMotion, ShapePair, Solid
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
 from ..physics.math.twists import point_velocity
 from ..schema.layout import ShapeKind
-from .bodies import BodyMotion
 from .records import SOLID
 from .shapes import to_solid
 
@@ -53,7 +52,7 @@ class PlacedPair:
 
     solids: tuple[Vec, Vec]
     hulls: Sequence[Hull]
-    motions: Sequence[BodyMotion]
+    motions: Sequence[LinkMotion]
     sizes: Sequence[Scalar]
 
     def velocity(self, end: int, point: Vec) -> Vec:

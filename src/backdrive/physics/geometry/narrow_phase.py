@@ -10,6 +10,7 @@ from ...model.shapes import SHAPE_KINDS, BoundFactors
 from ...schema.layout import ShapeKind
 from ..math import spatial as sp
 from ..math.spatial import Vec
+from ..math.twists import point_velocity
 from ..tree.poses import pose_of
 from .bounds import length
 from .contact_points import ContactPoints
@@ -110,8 +111,7 @@ class NarrowPhase:
     def velocity(self, end: int, position: Vec) -> Vec:
         """Velocity of the point of link `end` (0 or 1) that is at a position (m) in the world, by the first twist."""
         motion = self.motions[end]
-        twist = motion.twists[0]
-        return sp.cross(twist.angular, sp.sub(position, motion.origin), twist.linear)
+        return point_velocity(*motion.twists[0], motion.origin, position)
 
     def closing_speed(self, point: ContactPoint) -> Scalar:
         """The speed (m/s) at which the surfaces approach each other at a contact point; negative if they separate."""

@@ -38,6 +38,7 @@ from ..integrators import Integrator
 from ..math import spatial as sp
 from ..math.arrays import split, zero
 from ..math.spatial import Vec
+from ..math.twists import point_velocity
 from ..tree.poses import PLACE, TWIST, pose_of
 from ..tree.tree import Tree
 
@@ -189,7 +190,7 @@ class Impacts:
             closed = on & ~rests & (contact.gap <= CLOSED_GAP * contact.size)
             self.approach[slot] = -speed
             changes = [
-                sp.sub(*(point_velocity(end, contact.normal.point, which) for which in (AHEAD, START)))
+                sp.sub(*(velocity_of_point(end, contact.normal.point, which) for which in (AHEAD, START)))
                 for end in contact.ends
             ]
             self.push[slot] = sum(sqrt(sp.dot(x, x)) for x in changes)
@@ -351,7 +352,7 @@ def twist(pose: Vec, which: int) -> Vec:
     return pose[start : start + sum(TWIST)]
 
 
-def point_velocity(pose: Vec, point: Vec, which: int) -> Vec:
+def velocity_of_point(pose: Vec, point: Vec, which: int) -> Vec:
     """The velocity (m/s) of a point of a link, by one of the twists of its pose."""
     (_, origin), (w, u) = split(pose[: sum(PLACE)], *PLACE), split(twist(pose, which), *TWIST)
-    return sp.cross(w, sp.sub(point, origin), u)
+    return point_velocity(w, u, origin, point)
