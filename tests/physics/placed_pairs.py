@@ -3,6 +3,7 @@
 import numpy as np
 from hypothesis import strategies as st
 
+from backdrive.differences import central
 from backdrive.ir import vjp
 from backdrive.physics.geometry.solids import CONTACT_POINT, FAR, Solid
 
@@ -104,8 +105,7 @@ class PlacedPair:
         if slots is not None:
             seeds[~np.isin(np.arange(len(seeds)) // CONTACT_POINT, slots)] = 0.0
         right = [
-            seeds @ (np.array(self.at(*(self.x + d))) - self.at(*(self.x - d))) / (2 * STEP)
-            for d in STEP * np.eye(2 * NUMBERS)
+            central(lambda e, axis=axis: seeds @ self.at(*(self.x + e * axis)), STEP) for axis in np.eye(2 * NUMBERS)
         ]
         mine = self.gradient(seeds.tolist())
         np.testing.assert_allclose(mine, right, rtol=tolerance, atol=tolerance * (1.0 + np.abs(right).max()))

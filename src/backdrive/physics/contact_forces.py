@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ..ir import Index, TimedArray, loop, memory
 from .constraints.forces import forces_size
 from .math.arrays import copy, zero
-from .rollout import ControlSource, at_time, new_warm_start
+from .policy import ControlSource
+from .rollout import at_time, new_warm_start
 from .rollout_adjoint import BackwardSweep, InputCotangents
 from .scheme import StepContext
 from .state import StateArrays, StatePath, StepInputs

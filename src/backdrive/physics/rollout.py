@@ -22,14 +22,13 @@ from ..ir import (
 )
 from .constraints.warm_start import WarmStart
 from .math.arrays import copy
-from .policy import GivenControls, PolicyNetwork
+from .policy import ControlSource
 from .scheme import Scheme, StepContext
 from .state import StateArrays, StatePath, StepInputs
 from .step import StepStatus, step
-from .tree.joints import JOINTS, Joint
+from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
 
-ControlSource = GivenControls | PolicyNetwork  # has the controls of every step
 STATUS = (2, 6, 10)  # numbers of a step's status: without constraints, with them, and with impacts
 
 
@@ -114,7 +113,7 @@ def tracking(ctx: StepContext, source: ControlSource, rows: TrackingRows) -> Non
 def displacement(tree: Tree, q: ScalarArray, origin: ScalarArray, target: ScalarArray) -> None:
     """target [nv] = q ⊖ origin"""
 
-    def one(joint: type[Joint], i: Index) -> None:
+    def one(joint: JointModel, i: Index) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         target.at(b).put(0, joint.displacement(q.at(a).get(0, joint.nq), origin.at(a).get(0, joint.nq)))
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from ..ir import Index, ScalarArray, TimedArray, loop, memory, when, workspace
 from .math.arrays import all_elements, copy, gradient_memory, zero
 from .math.spatial import BODY
-from .rollout import ControlSource, at_time, new_warm_start, segment_end, segments
+from .policy import ControlSource
+from .rollout import at_time, new_warm_start, segment_end, segments
 from .scheme import StepContext
 from .state import StateArrays, StatePath, StepInputs
 from .step import step
@@ -134,7 +135,7 @@ class BackwardSweep:
         step_adjoint(self.ctx, state, inputs, self.warm_start, cotangents, forces_bar, self.v_next)
         if self.v_next is not None:
             copy(tree.nv, state.v, self.v_next)
-        self.source.pull_back(t, controls_bar, *state, Cotangents(*self.state_bar, constants=self.constants_bar))
+        self.source.vjp(t, controls_bar, *state, Cotangents(*self.state_bar, constants=self.constants_bar))
         if rows.wrenches_bar is not None:
             assert wrenches_bar is not None
             copy(tree.nlink * 6, wrenches_bar, rows.wrenches_bar.row(t))

@@ -15,13 +15,14 @@ from ..ir import Index, ScalarArray, TimedArray, loop, memory, select, switch, t
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import factor_correction
 from .math.arrays import copy, zero
-from .rollout import ControlSource, new_warm_start
+from .policy import ControlSource
+from .rollout import new_warm_start
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .step import substep
 from .step_adjoint import constrained_dynamics, correction_adjoint
 from .tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
-from .tree.joints import JOINTS, Joint
+from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
 
 
@@ -87,7 +88,7 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
 def write_covector(tree: Tree, q: ScalarArray, q_bar: ScalarArray, target: ScalarArray) -> None:
     """target [nv] = the cotangent of displacements of q, from that of q [nq]."""
 
-    def one(joint: type[Joint], i: Index) -> None:
+    def one(joint: JointModel, i: Index) -> None:
         a = tree.q_start(i)
         target.at(tree.v_start(i)).put(0, joint.covector(q.at(a).get(0, joint.nq), q_bar.at(a).get(0, joint.nq)))
 

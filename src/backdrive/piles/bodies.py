@@ -24,7 +24,7 @@ from ..physics.state import StateArrays, StepInputs
 from ..physics.tree.bodies import with_bodies
 from ..physics.tree.joints import JOINTS
 from ..physics.tree.poses import joint_motion, link_pose, pose_size
-from ..physics.tree.tree import Link, Tree
+from ..physics.tree.tree import LinkConstants, Tree
 from ..schema import layout
 from ..schema.layout import NQ, NV, Kind
 from .records import RecordLayout
@@ -144,7 +144,7 @@ def velocity_change(form: BodyForm, link: Vec, motion: LinkMotion, K: Vec, y: Ve
             twist[c] = twist[c] + K[k * form.nv + i] * y[k]
     if form.dim == 3:
         return (*twist[3:], *sp.unrotate(motion.rotation, tuple(twist[:3])))
-    return (*sp.unrotate(Link.of(link).rotation, tuple(twist[3:]))[:2], twist[2])
+    return (*sp.unrotate(LinkConstants.of(link).rotation, tuple(twist[3:]))[:2], twist[2])
 
 
 def finish(form: BodyForm, left: Scalar) -> Callable[..., list[Scalar]]:

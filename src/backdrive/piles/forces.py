@@ -85,7 +85,7 @@ def _world(program: Program, parameters: str, wrenches: Tensor | None, constants
     assert program.sparse is not None
     numbers = as_array(constants)
     return program.sparse.world(
-        program._bounces(parameters), wrenches is not None, numbers[k] if numbers.ndim == 2 else numbers
+        program.kernels.bounces(parameters), wrenches is not None, numbers[k] if numbers.ndim == 2 else numbers
     )
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -23,22 +21,21 @@ from .tables import PileConstants
 Array = np.ndarray
 MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
 MOST_RECORDED = 512e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
-_numbers = itertools.count(2)  # 0 and 1 say whether a rollout has a path
-_records: weakref.WeakValueDictionary[int, Record] = weakref.WeakValueDictionary()
-_last = threading.local()
 
 
 class Record:
-    """What the solver started from in a rollout, which its states do not tell: [environment][segment]; and, if its
-    derivative is expected, its first steps [environment][step], with all that this reads, in memories of their own."""
+    """The part of a rollout that its adjoint needs and that its states do not tell.
 
-    def __init__(self, batch: int, spare: Spare) -> None:
+    starts: the warm start of every segment, [environment][segment]. steps: the first steps of every environment,
+    [environment][step], with all that their derivative reads, each in a memory of its own. room: bytes for the steps of
+    one environment; 0: none are kept.
+    """
+
+    def __init__(self, batch: int, spare: Spare, room: float) -> None:
         self.starts: list[list[WarmStartTable | None]] = [[] for _ in range(batch)]
         self.steps: list[list[PileStep]] = [[] for _ in range(batch)]
-        self.spare, self.room = spare, 0.0  # bytes, for the steps of each environment
+        self.spare, self.room = spare, room
         self._memories: list[Memory] = []
-        self.number = next(_numbers)
-        _records[self.number] = self
         weakref.finalize(self, spare.give_back, self._memories).atexit = False
 
     def memory(self) -> Memory:
@@ -56,17 +53,6 @@ class SparseProgram:
         self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
         self._worlds: dict[tuple[bool, bool], list[PileWorld]] = {}  # that nobody uses now
         self._spare = Spare(np.float64 if bits == 64 else np.float32, MOST_RECORDED)
-
-    @staticmethod
-    def expect_gradient() -> None:
-        """Of this thread's next rollout."""
-        _last.expected = True
-
-    @staticmethod
-    def last_record() -> Record | None:
-        """Of this thread's last rollout; it is given away."""
-        record, _last.record = getattr(_last, "record", None), None
-        return record
 
     def engine(self, bounces: bool, wrenches: bool) -> tuple[Engine, Adjoint]:
         key = (bounces, wrenches)
@@ -88,33 +74,42 @@ class SparseProgram:
         if world.memory.size() < MOST_KEPT:
             free.append(world)
 
-    def _new_record(self, batch: int, every: int) -> Record:
-        """Of this thread's next rollout."""
-        record = Record(batch, self._spare)
-        if getattr(_last, "expected", False) and every == 1:
-            record.room = MOST_RECORDED / batch
-        _last.record, _last.expected = record, False
+    def rollout(
+        self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
+        keep_steps: bool,
+    ) -> Record:  # fmt: skip
+        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `Record`."""
+        record = Record(batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0)
+
+        def one(world: PileWorld, own: dict[str, Array], k: int) -> None:
+            world.rollout(own, record, k, **integers)
+
+        self._each(batch, rows, constants, bounces, one)
         return record
 
-    def run(
-        self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int], constants: Tensor,
-        bounces: bool,
+    def rollout_adjoint(
+        self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
+        record: Record | None,
     ) -> None:  # fmt: skip
-        """As `Program.run`, of rollouts and their adjoint."""
+        """As the kernels `rollout_adjoint` and `checkpoint_adjoint`; record: of the rollout, if there is one."""
+
+        def one(world: PileWorld, own: dict[str, Array], k: int) -> None:
+            world.rollout_adjoint(own, record, k, **integers)
+
+        self._each(batch, rows, constants, bounces, one)
+
+    def _each(
+        self, batch: int, rows: Mapping[str, Tensor], constants: Tensor, bounces: bool,
+        work: Callable[[PileWorld, dict[str, Array], int], None],
+    ) -> None:  # fmt: skip
+        """Do the work of every environment, with its rows."""
         arrays = {name: as_array(x) for name, x in rows.items()}
         numbers = as_array(constants)
-        wrenches = "wrenches" in rows
-        forwards = form == "rollout"
-        record = self._new_record(batch, integers["every"]) if forwards else _records.get(integers.pop("record"))
 
         def one(k: int) -> None:
             own = {name: x[k] if x.ndim == 2 else x[:, k] for name, x in arrays.items()}
-            with self.world(bounces, wrenches, numbers[k] if numbers.ndim == 2 else numbers) as world:
-                if forwards:
-                    assert record is not None
-                    world.rollout(own, record, k, **integers)
-                else:
-                    world.rollout_adjoint(own, record, k, **integers)
+            with self.world(bounces, "wrenches" in rows, numbers[k] if numbers.ndim == 2 else numbers) as world:
+                work(world, own, k)
 
         one(0)  # (which compiles)
         if batch > 1:

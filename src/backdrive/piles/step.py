@@ -171,8 +171,7 @@ class Engine:
     def narrow_phase(
         self, memory: Memory, constants: PileConstants, placed: PlacedShapes, pairs: CandidatePairs
     ) -> tuple[Array, list[Array]]:
-        """Contact points of all slots of all pairs, and a last one that is zero, [slot + 1, CONTACT_RECORD]; features
-        of all classes."""
+        """Contact points of all slots of all pairs [slot + 1, CONTACT_RECORD], the last one zero; and the features."""
         points = memory.array("points", len(pairs.pair_of_slot) + 1, CONTACT_RECORD)
         points[-1] = 0.0
         reads, known = (*placed, points, constants.materials), pairs.narrow_phase

@@ -27,13 +27,14 @@ from ..math import spatial as sp
 from ..math.spatial import Vec
 from ..scheme import StepContext
 from ..solvers.active_set import INFINITE
+from ..tree.joints import is_angular
 from ..tree.poses import pose_of
 from .constraints import Support
 from .contact_terms import LIMIT_SLOP, SLOP, bounces, contact_bias, gap_bias, row_compliance, violation
 from .correction import reachable
 from .outcome import FreeMotion
 from .problem import ContactProblem, RowData
-from .rows import Row, contact_rows, equality_row, friction_share, is_angular, joint_row, material, row_speed
+from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 
 LIMIT_MARGIN = 0.05  # rad or m; a joint this close to its limit has a row for it, sooner if it approaches fast
 

@@ -21,7 +21,7 @@ from ..geometry.solids import ContactPoint
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
 from ..math.twists import point_velocity
-from ..tree.tree import Link
+from ..tree.tree import LinkConstants
 
 MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as this one
 
@@ -90,14 +90,9 @@ def material(a: Vec, b: Vec, combine: str) -> Material:
 
 def joint_row(kind: Index, record: Vec, place: Vec) -> Row:
     """The axis of a hinge or slider, as a row whose speed is the joint's velocity; place: the pose of its link."""
-    axis = sp.rotate(place[:9], Link.of(record).axis)
+    axis = sp.rotate(place[:9], LinkConstants.of(record).axis)
     hinge = 1.0 if not traced(kind) and kind == Kind.HINGE else select(kind == Kind.HINGE, 1.0, 0.0)
     return Row(place[9:12], sp.scale(hinge, axis), sp.scale(1.0 - hinge, axis))
-
-
-def is_angular(kind: Index) -> Index:
-    """1 for a hinge, whose coordinate is an angle, and 0 for a slider: no other joints have limits or friction."""
-    return int(Kind.SLIDER) - kind
 
 
 def equality_row(kind: EqualityKind, record: Vec, a: Vec, b: Vec) -> tuple[Row, Scalar]:

@@ -18,7 +18,7 @@ from ..state import StateArrays, StepInputs
 from ..tree.dynamics import Dynamics
 from ..tree.dynamics_adjoint import Cotangents
 from ..tree.inputs import DynamicsInputs
-from ..tree.joints import JOINTS, Joint
+from ..tree.joints import JOINTS, JointModel
 from ..tree.tree import LinkSubset, Tree
 
 
@@ -119,7 +119,7 @@ def move(
     """target = q ⊕ h v on the configuration manifold, joint by joint (target may be q). With `some`, only for these
     links."""
 
-    def one(joint: type[Joint], i: Index) -> None:
+    def one(joint: JointModel, i: Index) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         step = sp.scale(h, v.at(b).get(0, joint.nv))
         target.at(a).put(0, joint.integrate(q.at(a).get(0, joint.nq), step))
@@ -134,7 +134,7 @@ def move_adjoint(
 ) -> None:  # fmt: skip
     """The adjoint of `move`: q_bar [nq] and step_bar [nv], the cotangents of q and of the displacement h v, are set."""
 
-    def one(joint: type[Joint], i: Index) -> None:
+    def one(joint: JointModel, i: Index) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         inputs = (*q.at(a).get(0, joint.nq), *sp.scale(h, v.at(b).get(0, joint.nv)))
         _, gradient = vjp(

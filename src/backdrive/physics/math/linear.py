@@ -7,8 +7,7 @@ as long as friction does not jam (Painlevé's paradox), which shows in the resid
 
 from __future__ import annotations
 
-from ...backends import subroutine
-from ...ir import Index, Scalar, ScalarArray, carry, loop
+from ...ir import Index, Scalar, ScalarArray, carry, loop, subroutine
 
 # Rows and columns of a tile.
 TILE = 3

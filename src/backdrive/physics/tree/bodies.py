@@ -8,7 +8,7 @@ from ...ir import is_constant, when
 from ...schema.layout import Kind
 from ..math import spatial as sp
 from ..math.spatial import BODY
-from .joints import Fixed
+from .joints import FIXED
 from .tree import MassMoments, Tree
 
 
@@ -27,8 +27,8 @@ def body_moments(tree: Tree) -> MassMoments:
     for i in tree.links(reverse=True):
         moved.put(i + 1, gathered.get(i + 1, BODY))
         for _ in when(tree.kind(i) == Kind.FIXED):
-            R, p = Fixed.pose(tree.link(i), ())
-            if not is_constant(tree.parent(i), 0):  # the world's moments are never used
+            R, p = FIXED.pose(tree.link(i), ())
+            if not is_constant(tree.parent(i), 0):  # the moments of the world are never used
                 gathered.accumulate(tree.parent(i), sp.body_to_parent(R, p, gathered.get(i + 1, BODY)))
             moved.put(i + 1, (0.0,) * BODY)
     return MassMoments(gathered, moved)

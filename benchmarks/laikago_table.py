@@ -14,10 +14,7 @@ peak of the process; the inputs are there before.
 from __future__ import annotations
 
 import json
-import os
 import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -28,12 +25,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..identify.fitting import one_torch_thread
-from ..model import State, load
-from ..simulator import Simulator
+from backdrive import Simulator, State, load
+from backdrive.differences import slopes
+from backdrive.experiments import Run
+from backdrive.threads import one_torch_thread
+
 from . import laikago
-from .peers.measure import shortest
-from .run import Run
+from .peers.tools import Tool, ask
+from .peers.with_mujoco import to_tangent
+from .timing import shortest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,23 +51,6 @@ GOAL = {
 }  # s, s, MB: 20 times faster than diffarticulated
 
 
-@dataclass(frozen=True)
-class Tool:
-    """Somebody who simulates it: what it is called, its module of `peers`, and how it runs.
-
-    place: its environment, .venv-peers, unless BACKDRIVE_PEERS names another Python; "" is this one. slow: it takes a
-    minute or more, to compile or to run. same: the same equations.
-    steps: if it compiles anew for every number of steps, those that are worth it.
-    """
-
-    name: str
-    module: str
-    place: str = "peers"
-    slow: bool = False
-    same: bool = True
-    steps: tuple[int, ...] = STEPS
-
-
 TOOLS = (
     Tool("backdrive", "with_backdrive", place=""),
     Tool("CasADi, compiled C", "with_casadi_c", slow=True),
@@ -78,8 +61,6 @@ TOOLS = (
     Tool("MuJoCo, differences", "with_mujoco", place="", same=False),
     Tool("MJX", "with_mjx", slow=True, same=False, steps=(100,)),
 )
-INSTALL = "not installed: make peers"
-LONGEST = 1800.0  # s, after which a tool has no answer
 PAPER_STEPS: dict[
     str, tuple[float | None, ...]
 ] = {  # ms per step; the paper's slides have no other table that is right
@@ -218,7 +199,7 @@ def difference(
         if len(change):
             first = int(change[0])
             continue
-        slope = float(loss(paths[0].last) - loss(paths[1].last)) / (2.0 * size)
+        (slope,) = slopes([float(loss(path.last)) for path in paths], size)
         error = abs(slope - exact) / float(bar.norm() * along.norm())
         best = error if best is None else min(best, error)
     return best, first
@@ -254,7 +235,7 @@ def measure(run: Run, world: World, settings: Settings) -> dict[str, dict[str, A
     with tempfile.TemporaryDirectory() as folder:
         request = Path(folder, "request.json")
         for tool in run.track(TOOLS, "tools"):
-            steps = [n for n in settings.steps if n in tool.steps]
+            steps = [n for n in settings.steps if tool.steps is None or n in tool.steps]
             request.write_text(json.dumps(world.request(settings) | {"steps": steps}), "utf-8")
             if tool.slow and not settings.slow:
                 found[tool.name] = {"missing": "left out in a quick run"}
@@ -266,40 +247,8 @@ def measure(run: Run, world: World, settings: Settings) -> dict[str, dict[str, A
     return found
 
 
-def python_of(tool: Tool) -> Path | None:
-    """The Python that has it: this one, or that of an environment of its own, or of the peers."""
-    if tool.place == "":
-        return Path(sys.executable)
-    path = Path(os.environ.get(f"BACKDRIVE_{tool.place.upper()}", f".venv-{tool.place}/bin/python"))
-    return path.absolute() if path.exists() else None
-
-
-def ask(tool: Tool, request: Path, folder: str) -> dict[str, Any]:
-    """Of a tool in a process of its own, with an empty cache: what it prints."""
-    python = python_of(tool)
-    if python is None:
-        return {"missing": INSTALL}
-    here = Path(__file__).parent
-    paths = [str(here), *([] if tool.place else [str(here.parents[1])])]
-    environment = {
-        **os.environ, "PYTHONPATH": os.pathsep.join(paths), "BACKDRIVE_CACHE": str(Path(folder, "cache")),
-        "NPROC": "1",  # XLA's threads: with two, batches of 1,024 robots wait for each other for ever (jaxlib 0.10.2)
-    }  # fmt: skip
-    command = [str(python), "-m", "peers", tool.module, str(request)]
-    try:
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=LONGEST)
-    except subprocess.TimeoutExpired:
-        return {"missing": f"no answer after {LONGEST / 60:g} minutes"}
-    if done.returncode:
-        lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        missing = lines[-1].startswith("ModuleNotFoundError")
-        return {"missing": INSTALL if missing else f"failed: {lines[-1][:200]}"}
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def compare(run: Run, world: World, found: Mapping[str, Mapping[str, Any]]) -> None:
     """That those with the same equations move as the engine does, and have its gradients."""
-    from .peers.with_mujoco import to_tangent
 
     def tangent(bars: Sequence[Any]) -> np.ndarray:
         q, v, u = (np.asarray(x, dtype=np.float64) for x in bars)

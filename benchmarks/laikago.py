@@ -1,13 +1,13 @@
-"""The quadruped Laikago, from the URDF of the package example-robot-data: a floating trunk and 12 hinges.
+"""The quadruped of ``backdrive.envs.laikago`` as MJCF, which every engine reads: from the URDF of example-robot-data.
 
-`description` is the robot as the file has it, with a torque motor on each hinge; `on_floor` the same above a floor,
-held by position servos. Both are MJCF, which all engines read. `numbers` are those that `peers.quadruped` needs.
+`description` is the robot as the URDF has it: a floating trunk and 12 hinges with a torque motor on each. `on_floor` is
+the same above a floor, held by position servos. `numbers` are those that `peers.quadruped` needs. The stance and the
+gains are the environment's; a test compares the mass matrices of the two.
 """
 
 from __future__ import annotations
 
 import importlib.metadata
-import math
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +16,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from backdrive.envs.laikago import DAMPING, HEIGHT, STANCE, STIFFNESS
+
 DT = 0.002  # s
-STIFFNESS, DAMPING = 200.0, 5.0  # of the servos, N m/rad and N m s/rad
-THIGH, CALF, SEGMENT, FOOT = 0.67, -1.3, 0.25, 0.0265  # rad, rad, m, m
-HEIGHT = SEGMENT * (math.cos(THIGH) + math.cos(THIGH + CALF)) + FOOT
-"""Of the trunk when the feet just touch the floor, m."""
-SPREAD = NOISE = 0.01  # rad, of the servos' targets: constant, and new in each step
+SPREAD = NOISE = 0.01  # rad: standard deviation of the servos' targets, of their constant part and of each step's
 
 
 def pose() -> Tensor:
-    """In which it stands, [12] rad."""
-    return torch.tensor([0.0, THIGH, CALF], dtype=torch.float64).repeat(4)
+    """The stance, [12] rad."""
+    return torch.tensor(STANCE, dtype=torch.float64).repeat(4)
 
 
 def description() -> str:
@@ -34,7 +32,7 @@ def description() -> str:
     try:
         package = importlib.metadata.distribution("example-robot-data")
     except importlib.metadata.PackageNotFoundError as error:
-        raise ImportError("Laikago comes with example-robot-data: pip install 'backdrive[experiments]'") from error
+        raise ImportError("Laikago comes with example-robot-data: pip install 'backdrive[bench]'") from error
     robots = Path(str(package.locate_file("cmeel.prefix/share/example-robot-data/robots")))
     spec = mujoco.MjSpec.from_file(str(robots / "laikago_description" / "urdf" / "laikago.urdf"))
     for geom in list(spec.geoms):

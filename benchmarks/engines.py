@@ -11,8 +11,7 @@ import mujoco.rollout
 import numpy as np
 import pinocchio as pin
 
-from backdrive.experiments.peers.with_mujoco import chain, to_tangent
-
+from .peers.with_mujoco import chain, to_tangent
 from .robots import DT
 
 Array = np.ndarray

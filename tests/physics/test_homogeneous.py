@@ -1,4 +1,4 @@
-"""Rolled kernels for bodies that are alike: the same motions and gradients as kernels that know nothing of them."""
+"""Rolled kernels for homogeneous links give the motions and gradients of the rolled kernels for all models."""
 
 import numpy as np
 import pytest
@@ -10,11 +10,11 @@ import backdrive as bd
 from backdrive.physics.tree.tree import MANY, Homogeneous
 from backdrive.schema.layout import ARMATURE, COM, LINK, MASS
 
-BATCH, STEPS, DT = 3, 6, 1 / 60  # later, things clatter
+BATCH, STEPS, DT = 3, 6, 1 / 60  # later the motion is chaotic
 
 
 def crowd(dim, com=0.0, coordinates="reduced"):
-    """Bodies of several shapes that fall on the ground and on each other; with a loop in maximal coordinates."""
+    """Bodies of two shapes that fall on the ground and on each other; in maximal coordinates also with a hinge."""
     scene = bd.Scene(dim, coordinates=coordinates)
     up = (0.0, 1.0) if dim == 2 else (0.0, 0.0, 1.0)
     scene.add_static(bd.HalfSpace(up), friction=0.5, restitution=0.3)
@@ -67,7 +67,7 @@ def test_motion_and_gradients(monkeypatch, dim, impacts, integrator):
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("impacts", [False, True])
 def test_gradients_to_parameters_and_wrenches(monkeypatch, impacts, dim):
-    """Those that are given are not taken for constants, also if they are 0 or 1 in the model."""
+    """Parameters that are given at run time are not folded, even if they are 0 or 1 in the model."""
     model = crowd(dim)
     inputs = parameters(model, BATCH, spread=0.02)
     check(monkeypatch, model, inputs, bd.SemiImplicitEuler(), wrenches=True, impacts=impacts)
@@ -78,7 +78,7 @@ def test_centers_of_mass_and_loops(monkeypatch):
     check(monkeypatch, crowd(2, coordinates="maximal"), {}, bd.SemiImplicitEuler(), impacts=False)
 
 
-def test_few_are_not_worth_a_kernel():
+def test_few_links_get_no_kernel_of_their_own():
     scene = bd.Scene(2)
     for k in range(MANY - 1):
         scene.add_body(f"disc{k}", bd.Circle(0.1), mass=1.0, position=(float(k), 0.0))
@@ -86,19 +86,19 @@ def test_few_are_not_worth_a_kernel():
     assert Homogeneous.links_of(model, np.zeros(len(model.constants), bool)) is None
 
 
-def test_what_is_common():
+def test_shared_constants():
     model = crowd(2)
     none = np.zeros(len(model.constants), bool)
     numbers = dict(Homogeneous.links_of(model, none).numbers)
     assert numbers[COM] == 0.0 and numbers[ARMATURE] == 0.0 and MASS not in numbers
     given = none.copy()
-    given[LINK + COM] = True  # of the second body
+    given[LINK + COM] = True  # the second body's
     assert COM not in dict(Homogeneous.links_of(model, given).numbers)
     moved = crowd(2, com=0.02)
     assert COM not in dict(Homogeneous.links_of(moved, none).numbers)
 
 
-def test_trees_are_not_alike():
+def test_trees_are_not_homogeneous():
     scene = bd.Scene(2)
     scene.add_body("a", bd.Circle(0.1), mass=1.0)
     scene.add_body("b", bd.Circle(0.1), mass=1.0, position=(1.0, 0.0))

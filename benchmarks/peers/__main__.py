@@ -1,4 +1,4 @@
-"""``python -m peers NAME REQUEST``: time and memory of a tool, as JSON.
+"""``python -m benchmarks.peers NAME REQUEST``: time and memory of a tool, as JSON.
 
 REQUEST is a file that `laikago_table` writes: the robot's numbers, its start, controls, numbers of steps, how many
 seconds a measurement may take. The last line that is printed is
@@ -24,7 +24,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from . import measure
+from .. import timing
 
 KEPT = 100  # steps up to which gradients are returned, to be compared
 
@@ -46,13 +46,13 @@ def run(name: str, request: dict[str, Any]) -> dict[str, Any]:
         bars = gradient()
         first = middle - began, time.process_time() - middle
         times = {
-            what: measure.shortest(call, request["seconds"])
+            what: timing.shortest(call, request["seconds"])
             for what, call in (("forward", forward), ("gradient", gradient))
         }
         later = min(times["forward"]), min(times["gradient"])
         rows[str(steps)] = {
             **{what: [x / steps for x in best] for what, best in times.items()},
-            "memory": buffers[0] if buffers else measure.growth(gradient),
+            "memory": buffers[0] if buffers else timing.growth(gradient),
             "compile": prepared + sum(max(a - b, 0.0) for a, b in zip(first, later)),
             "q": [float(x) for x in q],
             "v": [float(x) for x in v],
@@ -76,11 +76,11 @@ def run_batches(name: str, request: dict[str, Any]) -> dict[str, Any]:
         call = tool.batched(request, batch)
         call()
         first = time.perf_counter() - began
-        times = measure.shortest(call, request["seconds"])
+        times = timing.shortest(call, request["seconds"])
         work = batch * len(request["controls"])
         rows[str(batch)] = {"forward": [x / work for x in times], "compile": max(first - min(times), 0.0)}
         if hasattr(tool, "batched_gradient"):
-            times = measure.shortest(tool.batched_gradient(request, batch), request["seconds"])
+            times = timing.shortest(tool.batched_gradient(request, batch), request["seconds"])
             rows[str(batch)]["gradient"] = [x / work for x in times]
     return {"version": tool.version(), "settings": tool.BATCH_SETTINGS, "rows": rows}
 
