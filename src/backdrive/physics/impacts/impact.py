@@ -51,9 +51,10 @@ CLOSED_GAP = 1e-9
 # A contact rests, until its load is known, when its gap is below this part of the smaller shape's size.
 RESTING_GAP = 1e-4
 
-# A contact that hits at once, closes by less than this part of the smaller shape's size in a whole step,
+# A contact that hits at the start of a substep has a time of impact, as a function of its gap, if in a whole step it
+# would close by more than this part of the smaller shape's size,
 TIMED_GAP = 1e-5
-# and is slower than this part of the change of velocity by forces, has no time of impact that its gap could determine.
+# or if it approaches faster than this part of the change of velocity by forces.
 TIMED_SPEED = 1e-3
 
 # Bounds of the threshold below which a contact rests instead of bouncing (`Impacts.rest_share`): the lower one is that
@@ -77,16 +78,17 @@ AHEAD, START = 0, 1
 class Approach(NamedTuple):
     """A contact at the start of a substep, as `Impacts.classify` judges it.
 
-    on: mask, whether it counts. normal: the row of its normal. ends: the poses of its two links. roots: of its two
-    trees, as floats (0: the world). gap, size: m, size that of the smaller shape. restitution: coefficient. speed: at
-    which the gap opens, m/s. pressing: the acceleration at which forces close the gap, m/s² (0 if they open it).
-    least: the speed of approach, m/s, from which on the contact bounces.
+    on: whether it counts. normal: the row of its normal. ends, roots: the poses of its two links, and the roots of
+    their trees (0: the world). gap, size: in m; size is that of the smaller shape. restitution: the coefficient. speed:
+    at which the gap opens, m/s. pressing: the acceleration at which forces close the gap, m/s² (0 if they open it).
+    least: the speed of approach (m/s) from which on the contact bounces.
     """
 
     slot: Index
     on: Mask
     normal: Row
     ends: tuple[Vec, Vec]
+    roots: tuple[Index, Index]
     gap: Scalar
     size: Scalar
     restitution: Scalar
@@ -184,7 +186,7 @@ class Impacts:
         members[0], hits[0] = 0.0, 0.0
         hitting, over = self.hitting, (self.over[0] > 0.5) & ~self.hitting
         for c in loop(contacts.count[0]):
-            contact, root_records = self._approach(constraints, contacts, poses, width, c, duration, hitting)
+            contact = self._approach(constraints, contacts, poses, width, c, duration, hitting)
             slot, on, e, speed = contact.slot, contact.on, contact.restitution, contact.speed
             rests = self._rests(contact, duration)
             closed = on & ~rests & (contact.gap <= CLOSED_GAP * contact.size)
@@ -194,7 +196,7 @@ class Impacts:
                 for end in contact.ends
             ]
             self.push[slot] = sum(sqrt(sp.dot(x, x)) for x in changes)
-            roots = [to_float(root) for root in root_records]
+            roots = [to_float(root) for root in contact.roots]
             beside = self._shares_tree(roots)
             # A resting contact with a load is hit together with what hits. One that only touches is hit next, unless
             # it does not bounce.
@@ -218,8 +220,8 @@ class Impacts:
     def _approach(
         self, constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int, c: Index,
         duration: Scalar, hitting: Mask,
-    ) -> tuple[Approach, tuple[Index, Index]]:  # fmt: skip
-        """Contact c, and the roots of its two trees; sets its `rest_share`."""
+    ) -> Approach:  # fmt: skip
+        """Contact c; sets its `rest_share`."""
         slot, p = contacts.slots[c], contacts.pairs[c]
         point, on = contacts.point(slot)
         a, b, support = constraints.pair(p)
@@ -237,8 +239,8 @@ class Impacts:
         share = clip((1.0 - e) / maximum(e, LEAST_RESTITUTION), LEAST_REST_SHARE, MOST_REST_SHARE)
         self.rest_share[slot] = share
         least = self.h * pressing * self.rest_share[slot]
-        contact = Approach(slot, on, normal, (end_a, end_b), point.gap, size, e, speed, pressing, least)
-        return contact, (support.root_a, support.root_b)
+        ends, roots = (end_a, end_b), (support.root_a, support.root_b)
+        return Approach(slot, on, normal, ends, roots, point.gap, size, e, speed, pressing, least)
 
     def _rests(self, contact: Approach, duration: Scalar) -> Mask:
         """Whether a contact rests in the substep: it would hit too slowly to bounce; or it touches, and `weigh` has not

@@ -7,7 +7,8 @@ which compiled kernels are cached: every setting that changes what `solve` trace
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import Field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ...ir import Scalar
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 
 class Solver(Protocol):
     """Solves contact problems, and has the settings of how constraints are softened and positions are corrected."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # a solver is a dataclass
 
     @property
     def tolerance(self) -> float:

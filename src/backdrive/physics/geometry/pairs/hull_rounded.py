@@ -74,8 +74,7 @@ def _closest_feature(x: Vec, radius: Scalar, size: Vec, hull: Hull) -> tuple[Sca
     beyond[0] = NO_SCORE
     for k in loop(hull.face_count):
         candidate = hull.face(k)
-        distance = dot(unit(over(candidate.normal, size)), sub(foot, times(size, candidate.point)))
-        beyond[0] = maximum(beyond[0], distance)
+        beyond[0] = maximum(beyond[0], dot(unit(over(candidate.normal, size)), sub(foot, times(size, candidate.point))))
     on_face = (height <= 1e-4 * radius) | (beyond[0] <= 1e-6 * height)
     edge.put(0, (FAR,) + (0.0,) * 6)
     for k in loop(hull.edge_count):
