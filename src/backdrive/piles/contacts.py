@@ -14,7 +14,7 @@ from ..ir import Mask, Scalar, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.constraints.rows import Material, Row, contact_rows, friction_share, material, row_speed
-from ..physics.geometry.solids import ContactPoint
+from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
@@ -23,7 +23,7 @@ from ..physics.tree.poses import Pose
 from ..schema import layout
 from .bodies import BodyForm
 from .pairs import smaller
-from .records import CONTACT_POINT, SHAPE_MATERIAL, RecordLayout
+from .records import SHAPE_MATERIAL, RecordLayout
 from .shapes import ShapeMaterial
 
 
@@ -56,7 +56,7 @@ class ContactForm:
         """The numbers that the block of a contact is a function of."""
         motion, whitening, surface = self.body.motion, self.body.nv**2, SHAPE_MATERIAL.width("surface")
         return RecordLayout(
-            point=CONTACT_POINT.size, motion_a=motion, whitening_a=whitening, motion_b=motion, whitening_b=whitening,
+            point=CONTACT_POINT, motion_a=motion, whitening_a=whitening, motion_b=motion, whitening_b=whitening,
             surface_a=surface, surface_b=surface,
         )  # fmt: skip
 
@@ -145,7 +145,7 @@ def contact_force(
     shape) and the point it acts at (m)."""
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        point, impulses = split(x, CONTACT_POINT.size, form.rows)
+        point, impulses = split(x, CONTACT_POINT, form.rows)
         rows = contact_rows(ContactPoint.of(point), acting_surface(*shapes), form.body.dim, form.directions)
         return [*resultant(rows, (impulse / h for impulse in impulses)), *rows[0].point]
 
