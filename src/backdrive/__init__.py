@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from ._version import __version__
 from .contacts import Contacts
 from .gradcheck import GradcheckReport, gradcheck
 from .model import (
@@ -38,7 +39,6 @@ from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed
 from .trajectory import Status, Trajectory
 
-__version__ = "0.1.0"
 __all__ = [
     "MLP", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed",
     "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
