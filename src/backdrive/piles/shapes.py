@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..ir import Mask, Scalar, absolute, sqrt
+from ..model.shapes import BoundFactors
 from ..physics.geometry.collision import MARGIN
 from ..physics.geometry.narrow_phase import place_solid
 from ..physics.geometry.solids import Solid
@@ -61,7 +62,7 @@ def to_solid(record: Vec) -> Solid:
     return Solid(*SOLID.split(record))
 
 
-def bounding_boxes(solid: Solid, bound: Vec, size: Scalar, motion: Pose, left: Scalar) -> BoundingBoxes:
+def bounding_boxes(solid: Solid, bound: BoundFactors, size: Scalar, motion: Pose, left: Scalar) -> BoundingBoxes:
     """Boxes that contain a shape while it moves for the time `left` (s), and half of the margin of its contacts.
 
     size: the shape's radius, m.

@@ -253,7 +253,7 @@ class Engine:
 
     def status(
         self, q: Array, v: Array, points: Array, contacts: Arrangement, solution: PileSolution
-    ) -> tuple[float, ...]:
+    ) -> tuple[Any, ...]:
         """Whether the state after the step is finite, and `StepStatus`; there are no motors and no impacts."""
         return float(np.isfinite(q.sum() + v.sum())), *StepStatus(
             clipped=0.0,
