@@ -173,7 +173,7 @@ _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
 def _require(info: ParameterInfo, value: Tensor, fine: Tensor, rule: str, model: Model | None = None) -> None:
     """Raise for the first False in ``fine`` ([B,] rows, ...), naming its row and environment.
 
-    With a ``model``, values equal to the model's own are exempt: the massless frames of a loaded file may stay massless.
+    With a ``model``, values equal to the model's own are exempt: massless frames of a loaded file may stay massless.
     """
     if bool(fine.all()):
         return

@@ -176,9 +176,10 @@ def _make(
     entry: Any, place: str, types: Mapping[Any, Mapping[str, Check]], others: Mapping[str, Check],
     required: Iterable[str] = (),
 ) -> tuple[Any, Entry]:  # fmt: skip
-    """The shape, joint, constraint or actuator that an entry describes by its "type", and the other values of the entry.
+    """The shape, joint, constraint or actuator that an entry describes by its "type", and the entry's other values.
 
-    types: the keys of each type; others: further keys; required: keys that must be given besides fields without default.
+    types: the keys of each type; others: further keys; required: keys that must be given besides fields without a
+    default.
     """
     _object(entry, place)
     named = {kind.__name__: kind for kind in types}
