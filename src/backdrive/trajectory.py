@@ -92,7 +92,7 @@ class Trajectory:
 
     def __init__(self, simulator: Simulator, motion: Motion, inputs: RolloutInputs) -> None:
         self._simulator, self._inputs = simulator, inputs
-        self._path, self.last = State(*motion.path), State(*motion.last)
+        self._path, self._last = motion.path, motion.last
         self._numbers = motion.status  # as kernels write it
         self._poses: tuple[Tensor, ...] | None = None
         self._contacts: Contacts | None = None
@@ -100,11 +100,15 @@ class Trajectory:
 
     @property
     def q(self) -> Tensor:
-        return self._path.q
+        return State(*self._path).q
 
     @property
     def v(self) -> Tensor:
-        return self._path.v
+        return State(*self._path).v
+
+    @property
+    def last(self) -> State:
+        return State(*self._last)
 
     @property
     def status(self) -> Status:

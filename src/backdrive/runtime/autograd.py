@@ -31,14 +31,15 @@ Tensors = dict[str, Tensor]
 
 def evaluate(request: Request, tensors: Tensors) -> Tensors:
     """The results of a form, by their names, differentiable. See `execute.evaluate`."""
-    names = [a.name for a in request.signature.results(request.settings)]
     if traced():
-        return dict(zip(names, operators.evaluate(request, tensors)))
-    if transformed():  # (an _Evaluate says that it has no jvp)
-        return dict(zip(names, _Evaluate.apply(request, *tensors.values())))
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors.values()):
-        return dict(zip(names, _EvaluateOnce.apply(request, *tensors.values())))
-    return execute.evaluate(request, tensors)[0]
+        results = operators.evaluate(request, tensors)
+    elif transformed():  # (an _Evaluate says that it has no jvp)
+        results = _Evaluate.apply(request, *tensors.values())
+    elif torch.is_grad_enabled() and _any_requires_grad(*tensors.values()):
+        results = _EvaluateOnce.apply(request, *tensors.values())
+    else:
+        return execute.evaluate(request, tensors)[0]
+    return {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
 
 
 def vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...] = ()) -> Mapping[str, Tensor]:
@@ -226,12 +227,19 @@ def _rollout_vjp(
     return tuple(found[name] for name in _START)
 
 
+def _any_requires_grad(*tensors: Tensor) -> bool:
+    for x in tensors:  # noqa: SIM110 (faster than any() of a generator)
+        if x.requires_grad:
+            return True
+    return False
+
+
 def quick_step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, ...] | None:
     """`quick.step`, differentiable; None where it does not apply."""
     if not plain_call():
         return None
     last = quick.step(program, state, u)
-    if last is not None and torch.is_grad_enabled() and (u.requires_grad or any(x.requires_grad for x in state)):
+    if last is not None and torch.is_grad_enabled() and _any_requires_grad(*state, u):
         return _QuickStep.apply(program, list(last), *state, u)
     return last
 
@@ -240,7 +248,7 @@ def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motio
     """`quick.rollout`, differentiable; None where it does not apply."""
     if not plain_call():
         return None
-    recorded = torch.is_grad_enabled() and (u.requires_grad or any(x.requires_grad for x in state))
+    recorded = torch.is_grad_enabled() and _any_requires_grad(*state, u)
     if recorded:
         program.kernels.prepare(KernelKey(ROLLOUT.adjoint))
     motion = quick.rollout(program, state, u)

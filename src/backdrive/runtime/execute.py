@@ -12,7 +12,7 @@ from ..backends import Rows, Table, run
 from ..schema.signatures import Role, Signature
 from .pages import empty
 from .program import THREAD_WORK
-from .report import report_motion, require_finite
+from .report import nothing_to_report, report_motion, require_finite
 from .request import Request
 from .variants import KernelKey
 
@@ -32,17 +32,18 @@ def evaluate(
     keep_steps: whole steps go into it, as far as there is room, since the derivative will be wanted.
     """
     program, signature = request.program, request.signature
-    lengths = request.check(signature, tensors)
-    outputs = {name: empty(tuple(shape), program.dtype) for name, shape in request.result_shapes(lengths).items()}
+    leads = request.check(signature, tensors)
+    (batch,) = leads["B"]
+    outputs = {name: empty(shape, program.dtype) for name, shape in request.result_shapes(leads).items()}
     rows = _rows(signature, tensors, outputs)
-    integers = request.integers(signature, lengths)
+    integers = request.integers(signature, leads)
     record = None
     if program.sparse is not None and signature.integrates:
         constants = rows.pop("constants", program.constants)
         bounces = program.kernels.bounces(request.parameters)
-        record = program.sparse.rollout(lengths["B"], rows, integers, constants, bounces, keep_steps)
+        record = program.sparse.rollout(batch, rows, integers, constants, bounces, keep_steps)
     else:
-        launch(request, signature, lengths["B"], rows, integers)
+        launch(request, signature, batch, rows, integers)
     if program.nonfinite == "raise":
         _report(request, tensors, outputs)
     return outputs, record
@@ -58,22 +59,24 @@ def vjp(
     it, one big world is rolled out again.
     """
     program, signature = request.program, request.adjoint()
-    lengths = request.check(signature, tensors)
+    leads = request.check(signature, tensors)
+    (batch,) = leads["B"]
     results: Tensors = {}
+    plan = request.plan(signature)
     cotangents = request.cotangents(tensors, wanted)
     for bar, primal in cotangents:
-        shape = tuple(request.shape(bar, lengths))
+        shape = (*leads[plan.writes[bar.name].lead], plan.writes[bar.name].size)
         if primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
             results[bar.name] = torch.zeros(shape, dtype=program.dtype)
         else:
             results[bar.name] = empty(shape, program.dtype)
-    rows, integers = {**tensors, **results}, request.integers(signature, lengths)
+    rows, integers = {**tensors, **results}, request.integers(signature, leads)
     if program.sparse is not None and signature.integrates:
         constants = rows.pop("constants", program.constants)
         bounces = program.kernels.bounces(request.parameters)
-        program.sparse.rollout_adjoint(lengths["B"], rows, integers, constants, bounces, record)
+        program.sparse.rollout_adjoint(batch, rows, integers, constants, bounces, record)
     else:
-        launch(request, signature, lengths["B"], rows, integers)
+        launch(request, signature, batch, rows, integers)
     for bar, primal in cotangents:
         if primal.role is Role.PARAMETER and tensors[primal.name].ndim == 1:
             # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
@@ -144,12 +147,17 @@ def _report(request: Request, tensors: Mapping[str, Tensor], outputs: Tensors) -
     signature = request.signature
     if signature.over_time:  # the states of a motion, which was reported on when it was computed
         return
+    status = outputs[signature.status] if signature.status else None
+    controls = tensors["controls"] if "controls" in tensors else outputs.get("controls")
+    limited = request.program.limited
+    motion = status is not None and controls is not None and "wrenches" not in tensors
+    if motion and nothing_to_report(status, controls, limited):
+        return
     inputs = {name: x for name, x in tensors.items() if signature.arguments[name].role is not Role.PARAMETER}
     if request.network is not None:
         inputs |= request.network.weights_by_name()
-    if signature.status:
-        controls = tensors["controls"] if "controls" in tensors else outputs["controls"]
-        report_motion(inputs, controls, outputs[signature.status], request.program.limited)
+    if status is not None and controls is not None:
+        report_motion(inputs, controls, status, limited)
     else:
         require_finite(inputs)
 
@@ -165,20 +173,19 @@ def track(request: Request, tensors: Mapping[str, Tensor]) -> Tensors:
     """The results of the form "tracking", a rollout with linear feedback; no derivatives, and nothing is reported."""
     if request.program.sparse is not None:
         raise NotImplementedError("backdrive: one big world (sparse=True) has no rollouts with feedback")
-    lengths = request.check(request.signature, tensors)
-    shapes = request.result_shapes(lengths)
-    outputs = {name: empty(tuple(shape), request.program.dtype) for name, shape in shapes.items()}
+    leads = request.check(request.signature, tensors)
+    outputs = {name: empty(shape, request.program.dtype) for name, shape in request.result_shapes(leads).items()}
     rows = _rows(request.signature, tensors, outputs)
-    launch(request, request.signature, lengths["B"], rows, request.integers(request.signature, lengths))
+    launch(request, request.signature, leads["B"][0], rows, request.integers(request.signature, leads))
     return outputs
 
 
 def jacobians(request: Request, tensors: Mapping[str, Tensor]) -> Tensor:
     """The derivatives of a step, [B, 2 nv, 2 nv + nu]: rows for its displacement, then for v⁺; see `step_jacobian`."""
-    lengths = request.check(request.signature, tensors)
-    nv, width = request.size("nv"), request.size("njacobian")
-    result = empty((lengths["B"], 2 * nv, width), request.program.dtype)
+    leads = request.check(request.signature, tensors)
+    (batch,), nv, width = leads["B"], request.program.size("nv"), request.program.size("njacobian")
+    result = empty((batch, 2 * nv, width), request.program.dtype)
     step, after = result.transpose(0, 1).split(nv)
     rows = {**tensors, "step": step, "after": after}
-    launch(request, request.signature, lengths["B"], rows, request.integers(request.signature, lengths))
+    launch(request, request.signature, batch, rows, request.integers(request.signature, leads))
     return result

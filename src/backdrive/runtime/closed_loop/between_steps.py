@@ -52,7 +52,7 @@ class _Step(torch.autograd.Function):
         ctx.program, ctx.parameters = stepper.loop.program, stepper.loop.parameters
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
-        return tuple(x.detach() for x in stepper.state(t + 1))
+        return tuple([path[t + 1].detach() for path in stepper.path])
 
     @staticmethod
     @first_only
