@@ -21,7 +21,7 @@ Function = Callable[[Inputs, bool], Evaluation]
 """Of the inputs, and whether parameters are checked: differences about a value at the border of what is possible, as an
 armature of zero is, step beyond it."""
 
-ROUNDING = 1e-9  # a change of a value that is smaller, relative to its terms, is not known to six digits
+ROUNDING = 1e-9  # changes of a value below this, relative to the sum of its terms, have fewer than six valid digits
 
 
 @dataclass(frozen=True)
@@ -32,19 +32,19 @@ class Row:
     adjoint: float
     difference: float
     error: float
-    switched: bool  # a contact, limit or motor changed its mode within the difference: the derivative jumps there
+    switched: bool  # the active set changed within the difference: the derivative jumps there
 
 
 @dataclass(frozen=True)
 class GradcheckReport:
-    """What `gradcheck` found; true if everything agreed (where the derivative exists)."""
+    """The result of `gradcheck`; true if everything agreed (where the derivative exists)."""
 
     tolerance: float
     rollout: list[Row] = field(default_factory=list)
     steps: dict[str, Tensor] = field(default_factory=dict)
     """For each of q, v and controls, the error of every single step: [T]."""
     switched: list[int] = field(default_factory=list)
-    """Steps at which a contact, limit or motor changes its mode within the difference."""
+    """Steps at which the active set (of contacts, limits and motors) changes within the difference."""
 
     @property
     def ok(self) -> bool:
@@ -88,7 +88,7 @@ def gradcheck(
     of the rollout, to show where an error arises. Errors are relative to the largest derivative of that input. Print
     the report.
 
-    The simulator must be of dtype float64: differences in float32 say nothing.
+    The simulator must be of dtype float64: differences in float32 are too rough.
     """
     if not isinstance(simulator, Simulator):
         raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
@@ -129,8 +129,10 @@ def gradcheck(
 def _check_steps(
     simulator: Simulator, path: Trajectory, inputs: Inputs, generator: torch.Generator
 ) -> tuple[dict[str, Tensor], list[int]]:
-    """Every step by itself, all at once: the states along the path are one batch [T B]. Errors [T], and switching
-    steps."""
+    """Check every step by itself; the states along the path are one batch [T B].
+
+    Returns the errors [T] of every input, and the steps at which the active set changes.
+    """
     times = len(path) - 1
     batch = path.q.shape[1:-1].numel()
     flat: Inputs = {name: x[:-1].reshape(times * batch, x.shape[-1]) for name, x in (("q", path.q), ("v", path.v))}
@@ -164,9 +166,10 @@ def _check_steps(
 def _compare(
     function: Function, inputs: Inputs, names: list[str], generator: torch.Generator
 ) -> dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """For each named input: derivative along a random direction by adjoint and by differences, error, mode switches.
+    """For each named input: derivative along a random direction by adjoint and by differences, error, changes of the
+    active set.
 
-    Derivatives that nearly vanish are lost in the rounding of differences: errors are not relative to less than that.
+    Derivatives that nearly vanish are lost in the rounding of differences, which bounds the scale of errors from below.
     """
     leaves = {name: inputs[name].clone().requires_grad_() for name in names}
     with torch.enable_grad():
@@ -208,10 +211,10 @@ def _scale(x: Tensor) -> float:
 def _difference(
     function: Callable[[float], tuple[Tensor, Tensor, Tensor]], modes: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """The derivative at 0 by central differences, extrapolated (error of fourth order); where modes change; and by
-    which step.
+    """The derivative at 0 by central differences, extrapolated (error of fourth order).
 
-    Contacts at rest are close to changing their modes: where they do, smaller differences are tried.
+    Contacts at rest are close to a change of the active set: where it changes, smaller differences are tried. Also
+    returned: where it changes with all of them, and the difference that was used.
     """
     result, used = torch.zeros(()), torch.ones((), dtype=torch.float64)
     switched = torch.ones_like(modes, dtype=torch.bool)
@@ -222,7 +225,7 @@ def _difference(
             estimates.append((plus - minus) / (2 * e))
             crossed |= (plus_modes != modes) | (minus_modes != modes)
         estimate = (4.0 * estimates[1] - estimates[0]) / 3.0
-        # Of a sum over all steps, one estimate: better as long as any of them switches.
+        # A sum over all steps has one estimate, which is replaced while the active set of any step changes.
         worse = switched if estimate.shape == switched.shape else switched.any()
         result, used = torch.where(worse, estimate, result), torch.where(worse, step, used)
         switched = switched & crossed

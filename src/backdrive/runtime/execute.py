@@ -94,19 +94,20 @@ def launch(
     values: dict[str, Any] = {**program.values, **integers}
     if network is not None:
         values |= network.kernel_values(rows["weights"])
-    constants = program.constants if constants is None else _with_rows(constants)
-    in_use = []  # copies must live until the kernel has run
+    in_use: list[Tensor] = []  # copies must live until the kernel has run
     for name, kind in executable.layout:
         if kind is Rows:
-            tensor = constants if name == "constants" else _with_rows(rows[name])
-            if not tensor.data_ptr() and tensor.numel():  # zeros that own no memory
-                tensor = tensor.clone(memory_format=torch.contiguous_format)
-            in_use.append(tensor)
-            strides = tensor.stride()
-            values[name] = (tensor.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
+            x = rows[name]
+            strides = x.stride()
+            if (strides[-1] != 1 and x.shape[-1] > 1) or x.is_neg() or not x.data_ptr():
+                x = _in_memory(x)
+                strides = x.stride()
+                in_use.append(x)
+            values[name] = (x.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
         elif kind is Table and name == "constants":
-            constants = constants if constants.data_ptr() else constants.clone()
-            values[name] = constants.data_ptr()
+            x = program.constants if constants is None else _in_memory(constants)
+            in_use.append(x)
+            values[name] = x.data_ptr()
     work = batch * max(integers.values(), default=1) * program.model.nlink
     run(executable, batch, min(program.threads, 1 + work // THREAD_WORK), values)
 
@@ -162,9 +163,9 @@ def _report(request: Request, tensors: Mapping[str, Tensor], outputs: Tensors) -
         require_finite(inputs)
 
 
-def _with_rows(x: Tensor) -> Tensor:
-    """Each row contiguous and in memory as it is; the rows may lie anywhere, or be the same one."""
-    if x.is_neg():  # a view that torch negates when it is read
+def _in_memory(x: Tensor) -> Tensor:
+    """A tensor with each row contiguous and in memory as it is; the rows may lie anywhere, or be the same one."""
+    if x.is_neg() or (not x.data_ptr() and x.numel()):  # torch negates it when it is read; zeros that own no memory
         return x.clone(memory_format=torch.contiguous_format)
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
