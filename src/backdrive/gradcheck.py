@@ -25,7 +25,7 @@ ROUNDING = 1e-9  # changes of a value below this, relative to the sum of its ter
 
 
 @dataclass(frozen=True)
-class Row:
+class Comparison:
     """One comparison: the derivative along a random direction by the adjoint and by differences."""
 
     name: str
@@ -40,7 +40,7 @@ class GradcheckReport:
     """The result of `gradcheck`; true if everything agreed (where the derivative exists)."""
 
     tolerance: float
-    rollout: list[Row] = field(default_factory=list)
+    rollout: list[Comparison] = field(default_factory=list)
     steps: dict[str, Tensor] = field(default_factory=dict)
     """For each of q, v and controls, the error of every single step: [T]."""
     switched: list[int] = field(default_factory=list)
@@ -119,7 +119,7 @@ def gradcheck(
         return terms.sum(), path.status.modes.flatten(), terms.detach().abs().sum()
 
     rows = [
-        Row(name, float(adjoint), float(difference), float(error), bool(switched.any()))
+        Comparison(name, float(adjoint), float(difference), float(error), bool(switched.any()))
         for name, (adjoint, difference, error, switched) in _compare(loss_of, inputs, list(inputs), generator).items()
     ]
     errors, switched = _check_steps(simulator, path, inputs, generator)

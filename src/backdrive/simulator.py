@@ -22,10 +22,10 @@ from .runtime import autograd, closed_loop, execute
 from .runtime.along_path import PlanarAngles
 from .runtime.call import Call
 from .runtime.jacobians import StepPoint, euler_jacobians, step_jacobians
-from .runtime.motion import Motion
 from .runtime.program import Program, ProgramSettings
 from .runtime.report import NotFiniteError, require_finite
 from .runtime.request import Request
+from .runtime.result import RolloutResult
 from .runtime.tangent import Tangent
 from .runtime.transforms import plain_call, values_visible
 from .schema import layout
@@ -213,11 +213,11 @@ class Simulator(nn.Module):
             request = call.request(ROLLOUT, settings, controls=controls, wrenches=wrenches)
             outputs = self._evaluate(call, *request)
             path, last = [outputs[name] for name in _PATH], [outputs[name] for name in _LAST]
-            motion = Motion(tuple(path), tuple(last), outputs["status"])
+            motion = RolloutResult(tuple(path), tuple(last), outputs["status"])
         else:
             motion, controls = closed_loop.rollout(call, given.policy, given.inputs, wrenches, settings)
         *states, status = call.finished(*motion.path, motion.status, dim=1)
-        motion = Motion(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
+        motion = RolloutResult(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
         return Trajectory(self, motion, RolloutInputs(settings, controls, wrenches, call.constants, call.parameters))
 
     def observe(self, state: State, sensors: Sequence[Sensor] = ("q", "v")) -> Tensor:
@@ -256,7 +256,7 @@ class Simulator(nn.Module):
             outputs = execute.track(*call.request(TRACKING, settings, **given))
             used = outputs["used"]
             *path, status, out = call.finished(*(outputs[x] for x in _PATH), outputs["status"], used, dim=1)
-        motion = Motion(tuple(path), tuple(x[-1] for x in path), status)
+        motion = RolloutResult(tuple(path), tuple(x[-1] for x in path), status)
         return Trajectory(self, motion, RolloutInputs(settings, used, None, call.constants, call.parameters)), out
 
     def linearize(

@@ -11,7 +11,7 @@ from torch import Tensor
 from .contacts import Contacts
 from .model import Model, State
 from .runtime.along_path import PathStates, constraint_forces, contacts_of_big_world, link_poses
-from .runtime.motion import Motion
+from .runtime.result import RolloutResult
 from .schema.signatures import RolloutSettings
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class Trajectory:
     s.
     """
 
-    def __init__(self, simulator: Simulator, motion: Motion, inputs: RolloutInputs) -> None:
+    def __init__(self, simulator: Simulator, motion: RolloutResult, inputs: RolloutInputs) -> None:
         self._simulator, self._inputs = simulator, inputs
         self._path, self._last = motion.path, motion.last
         self._numbers = motion.status  # as kernels write it

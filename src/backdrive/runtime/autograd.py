@@ -15,16 +15,16 @@ from torch import Tensor
 
 from ..schema.signatures import ONE_STEP, ROLLOUT, RolloutSettings
 from . import execute, operators, quick
-from .motion import Motion
 from .program import Program
 from .request import Request
 from .residuals import Residuals, mapped_at_once, refuse_second_derivatives, wanted_cotangents
+from .result import RolloutResult
 from .transforms import plain_backward, plain_call, traced, transformed
 from .variants import KernelKey
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.rollout import RolloutRecord
 
 Tensors = dict[str, Tensor]
 
@@ -102,7 +102,7 @@ class _EvaluateOnce(torch.autograd.Function):
 
 
 def _keep(
-    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: Record | None
+    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: RolloutRecord | None
 ) -> None:
     outputs = {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
     Residuals.of(request, dict(zip(request.names, tensors)), outputs, record).save(ctx)
@@ -124,7 +124,7 @@ class _Vjp(torch.autograd.Function):
     """The vector-Jacobian product as a function of its own: for torch.func, and to refuse second derivatives."""
 
     @staticmethod
-    def forward(request: Request, wanted: str, record: Record | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(request: Request, wanted: str, record: RolloutRecord | None, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(request.names, tensors))
         return tuple(execute.vjp(request, given, wanted.split(","), record).values())
 
@@ -146,7 +146,7 @@ def _apply_flat(request: Request, wanted: str, *tensors: Tensor) -> tuple[Tensor
     return _Vjp.apply(request, wanted, None, *tensors)
 
 
-def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: Record | None) -> Tensors:
+def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: RolloutRecord | None) -> Tensors:
     """`execute.vjp` as a function of torch.autograd."""
     results = _Vjp.apply(request.renamed(tensors), ",".join(wanted), record, *tensors.values())
     return {bar.name: x for (bar, _), x in zip(request.cotangents(tensors, wanted), results, strict=True)}
@@ -244,7 +244,7 @@ def quick_step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Te
     return last
 
 
-def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | None:
+def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
     """`quick.rollout`, differentiable; None where it does not apply."""
     if not plain_call():
         return None
@@ -255,7 +255,7 @@ def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motio
     if motion is not None and recorded:
         n = len(motion.path)
         results = _QuickRollout.apply(program, [*motion.path, *motion.last], *state, u)
-        return Motion(results[:n], results[n:], motion.status)
+        return RolloutResult(results[:n], results[n:], motion.status)
     return motion
 
 

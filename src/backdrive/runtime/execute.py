@@ -17,7 +17,7 @@ from .request import Request
 from .variants import KernelKey
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.rollout import RolloutRecord
 
 Tensors = dict[str, Tensor]
 """Tensors by the names of their arguments in `schema.signatures`."""
@@ -25,7 +25,7 @@ Tensors = dict[str, Tensor]
 
 def evaluate(
     request: Request, tensors: Mapping[str, Tensor], keep_steps: bool = False
-) -> tuple[Tensors, Record | None]:
+) -> tuple[Tensors, RolloutRecord | None]:
     """The results of a form, in the order of its signature, and a record for `vjp`.
 
     The record is what a rollout of one big world found on its way and its states do not tell: None for all others.
@@ -50,7 +50,7 @@ def evaluate(
 
 
 def vjp(
-    request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str], record: Record | None = None
+    request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str], record: RolloutRecord | None = None
 ) -> Tensors:
     """The cotangents of a form's inputs, in the order of its signature: a vector-Jacobian product.
 
@@ -148,19 +148,18 @@ def _report(request: Request, tensors: Mapping[str, Tensor], outputs: Tensors) -
     signature = request.signature
     if signature.over_time:  # the states of a motion, which was reported on when it was computed
         return
-    status = outputs[signature.status] if signature.status else None
-    controls = tensors["controls"] if "controls" in tensors else outputs.get("controls")
-    limited = request.program.limited
-    motion = status is not None and controls is not None and "wrenches" not in tensors
-    if motion and nothing_to_report(status, controls, limited):
+
+    def inputs() -> Tensors:
+        given = {name: x for name, x in tensors.items() if signature.arguments[name].role is not Role.PARAMETER}
+        return given if request.network is None else given | request.network.weights_by_name()
+
+    if not signature.status:
+        require_finite(inputs())
         return
-    inputs = {name: x for name, x in tensors.items() if signature.arguments[name].role is not Role.PARAMETER}
-    if request.network is not None:
-        inputs |= request.network.weights_by_name()
-    if status is not None and controls is not None:
-        report_motion(inputs, controls, status, limited)
-    else:
-        require_finite(inputs)
+    status, limited = outputs[signature.status], request.program.limited
+    controls = tensors["controls"] if "controls" in tensors else outputs["controls"]
+    if "wrenches" in tensors or not nothing_to_report(status, controls, limited):
+        report_motion(inputs(), controls, status, limited)
 
 
 def _in_memory(x: Tensor) -> Tensor:

@@ -18,9 +18,9 @@ from ..backends import Number, Rows
 from ..backends.llvm_cpu.launch import float_bits, scratch_memory
 from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Signature
 from ..schema.state import NAMES, state_names
-from .motion import Motion
 from .program import Program
 from .report import nothing_to_report
+from .result import RolloutResult
 from .variants import KernelKey
 
 
@@ -118,7 +118,7 @@ def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, 
     return last if _unremarkable(program, status, u) else None
 
 
-def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | None:
+def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
     """A short rollout with controls u [T, B, nu], or [T, nu] without a batch, and then all results are without."""
     shape = state[0].shape[:-1]
     steps, batch = len(u) if u.ndim else 0, math.prod(shape)
@@ -137,7 +137,7 @@ def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | No
     last = tuple(map(torch.empty_like, state))
     addresses = (*map(_address, (*state, u)), *rows, *map(_address, (*last, status)))
     quick_call(program, "rollout")(batch, addresses, steps=steps)
-    return Motion(tuple(path), last, status) if _unremarkable(program, status, u) else None
+    return RolloutResult(tuple(path), last, status) if _unremarkable(program, status, u) else None
 
 
 def _unremarkable(program: Program, status: Tensor, u: Tensor) -> bool:

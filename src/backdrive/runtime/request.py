@@ -34,7 +34,7 @@ class Shaped(NamedTuple):
     rows: int
 
 
-class Plan:
+class CallPlan:
     """A signature with the sizes of a program, which calls need again and again.
 
     results: without the path of a rollout, and with it.
@@ -93,13 +93,13 @@ class Request:
             if not bar.optional or (primal.name in names if primal.paired else bar.name in wanted)
         ]
 
-    def plan(self, signature: Signature) -> Plan:
+    def plan(self, signature: Signature) -> CallPlan:
         """signature: of this form or of its adjoint."""
         network, plans = self.network, self.program.plans
         key = signature.form if network is None else (signature.form, *network.sizes.values())
         plan = plans.get(key)
         if plan is None:
-            plan = plans[key] = Plan(signature, self._size)
+            plan = plans[key] = CallPlan(signature, self._size)
         return plan
 
     def _size(self, symbol: str) -> int:

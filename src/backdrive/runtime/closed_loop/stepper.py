@@ -49,7 +49,7 @@ class OneStep(NamedTuple):
     parameters: str
 
 
-class StepCotangents(NamedTuple):
+class InputCotangents(NamedTuple):
     """The cotangents of a step's inputs; None where there is no input, or nobody wants it."""
 
     state: tuple[Tensor, ...]
@@ -120,12 +120,12 @@ def _row_addresses(x: Tensor) -> tuple[int, int]:
     return x.data_ptr(), x.stride(0) * x.element_size()
 
 
-def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -> StepCotangents:
+def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -> InputCotangents:
     """The cotangents of a step's inputs, from those of the state after it."""
     if step.wrench is None and step.constants is None:
         found = quick.step_vjp(step.program, step.state, step.control, last_bars)
         if found is not None:
-            return StepCotangents(found[:-1], found[-1], None, None)
+            return InputCotangents(found[:-1], found[-1], None, None)
     wrenches = None if step.wrench is None else step.wrench.unsqueeze(0)
     given = {"controls": step.control.unsqueeze(0), "wrenches": wrenches}
     request, inputs = request_of(
@@ -136,4 +136,4 @@ def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -
     bars = residuals.vjp((*last_bars, None), wanted, execute.vjp)
     wrench = bars["wrenches"].squeeze(0) if "wrenches" in bars else None
     state = tuple(bars[name] for name in NAMES)
-    return StepCotangents(state, bars["controls"].squeeze(0), wrench, bars.get("constants"))
+    return InputCotangents(state, bars["controls"].squeeze(0), wrench, bars.get("constants"))
