@@ -23,7 +23,7 @@ MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
 MOST_RECORDED = 512e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
 
 
-class Record:
+class RolloutRecord:
     """The part of a rollout that its adjoint needs and that its states do not tell.
 
     starts: the warm start of every segment, [environment][segment]. steps: the first steps of every environment,
@@ -77,9 +77,11 @@ class SparseProgram:
     def rollout(
         self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
         keep_steps: bool,
-    ) -> Record:  # fmt: skip
-        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `Record`."""
-        record = Record(batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0)
+    ) -> RolloutRecord:  # fmt: skip
+        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `RolloutRecord`."""
+        record = RolloutRecord(
+            batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0
+        )
 
         def one(world: PileWorld, own: dict[str, Array], k: int) -> None:
             world.rollout(own, record, k, **integers)
@@ -89,7 +91,7 @@ class SparseProgram:
 
     def rollout_adjoint(
         self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
-        record: Record | None,
+        record: RolloutRecord | None,
     ) -> None:  # fmt: skip
         """As the kernels `rollout_adjoint` and `checkpoint_adjoint`; record: of the rollout, if there is one."""
 
@@ -152,7 +154,7 @@ class PileWorld:
             found.append((outcome.q, outcome.v, outcome.impulses))
         return found
 
-    def rollout(self, a: dict[str, Array], record: Record, k: int, steps: int, every: int) -> None:
+    def rollout(self, a: dict[str, Array], record: RolloutRecord, k: int, steps: int, every: int) -> None:
         """See `physics.rollout`; of environment k of a record."""
         q, v, warm = np.array(a["q"]), np.array(a["v"]), None
         starts, kept, room = record.starts[k], record.steps[k], record.room
@@ -169,7 +171,7 @@ class PileWorld:
         a["last_q"][:], a["last_v"][:] = q, v
 
     def rollout_adjoint(
-        self, a: dict[str, Array], record: Record | None, k: int, steps: int, truncate: int, every: int = 1
+        self, a: dict[str, Array], record: RolloutRecord | None, k: int, steps: int, truncate: int, every: int = 1
     ) -> None:
         """See `physics.rollout`. Without the impulses before its segments, the rollout is made again."""
         states = np.ascontiguousarray(a["path_q"]), np.ascontiguousarray(a["path_v"])

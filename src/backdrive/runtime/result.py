@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 
-class Motion(NamedTuple):
+class RolloutResult(NamedTuple):
     """States along a rollout, of S segments and T steps; without B for one world.
 
     path: for every field of the state [S + 1, B, n], the start included. last: [B, n] after the last step.
