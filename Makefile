@@ -48,10 +48,10 @@ $(VENV)/.installed-%: pyproject.toml constraints.txt
 	@$(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt -e '.[$*]'
 	@touch $@
 
-.venv-peers/.installed: benchmarks/peers.txt
+.venv-peers/.installed: benchmarks/peers/requirements.txt
 	@echo "setting up .venv-peers"
 	@$(PYTHON) -m venv .venv-peers
-	@.venv-peers/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/peers.txt
+	@.venv-peers/bin/python -m pip install -qq --disable-pip-version-check -r benchmarks/peers/requirements.txt
 	@touch $@
 
 # Nimble's wheel ends with a segmentation fault where numpy is 2; its torch layer is not used, so torch is left out

@@ -10,11 +10,11 @@ from typing import Any
 import torch
 
 import backdrive as bd
-from backdrive.experiments.laikago_table import INSTALL, Tool, ask
 
 from .contact import first, forward, settle
+from .engines import MuJoCo
 from .gradient import gradient
-from .peers import MuJoCo
+from .peers.tools import INSTALL, Tool, ask
 from .report import Table, microseconds
 from .robots import standing_laikago
 from .timing import Case, Run

@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 import backdrive as bd
+from backdrive.differences import central, relative_error
 
+from .engines import Array, MuJoCo
 from .gradient import gradient
-from .peers import Array, MuJoCo
 from .report import Table, Target, microseconds, per_second
 from .robots import Standing, standing_ant, standing_laikago, struck_chain
 from .timing import Case, Run
@@ -254,8 +255,8 @@ def _difference(simulator: bd.Simulator, state: bd.State, controls: Tensor, size
         last = simulator.rollout(state, controls + along * direction).last
         return float(last.q.square().sum() + last.v.square().sum())
 
-    numeric = (loss(size) - loss(-size)) / (2 * size)
-    return abs(float((gradient(simulator, state, controls)[2] * direction).sum()) / numeric - 1)
+    exact = float((gradient(simulator, state, controls)[2] * direction).sum())
+    return relative_error(exact, central(loss, size))
 
 
 # ------------------------------------------------------------------------------------------ chain

@@ -14,8 +14,9 @@ from torch import Tensor
 
 import backdrive as bd
 from backdrive.control import ILQR, MPC, Cost, Dynamics, Plan, SimulatedDynamics, optimize
+from backdrive.differences import central
 
-from .peers import MuJoCo
+from .engines import MuJoCo
 from .report import Table, Target, microseconds
 from .robots import standing_laikago
 from .swings import Swing, swings
@@ -211,16 +212,17 @@ def _error(simulator: bd.Simulator, state: bd.State, u: Tensor) -> float:
     A, B = simulator.linearize(state, u)
     random = torch.Generator().manual_seed(1)
     direction = torch.randn(2 * state.v.shape[-1] + u.shape[-1], generator=random, dtype=u.dtype)
-    nv, e = state.v.shape[-1], 1e-6
+    nv = state.v.shape[-1]
     direction[:6] = 0.0  # not of the base, whose displacements are no plain sums
-    ends = []
-    for sign in (e, -e):
-        dq, dv, du = (sign * x for x in direction.split([nv, nv, len(direction) - 2 * nv]))
+
+    def end(e: float) -> Tensor:
+        dq, dv, du = (e * x for x in direction.split([nv, nv, len(direction) - 2 * nv]))
         q = state.q.clone()
         q[:, 7:] += dq[6:]
         after = simulator.step(bd.State(q, state.v + dv), u + du)
-        ends.append(torch.cat([after.q[:, 7:], after.v], -1))
-    found = (ends[0] - ends[1]) / (2 * e)
+        return torch.cat([after.q[:, 7:], after.v], -1)
+
+    found = central(end, 1e-6)
     wanted = A @ direction[: 2 * nv] + B @ direction[2 * nv :]
     wanted = torch.cat([wanted[:, 6:nv], wanted[:, nv:]], -1)
     return float((found - wanted).norm() / wanted.norm())

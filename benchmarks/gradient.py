@@ -8,7 +8,7 @@ from torch import Tensor
 
 import backdrive as bd
 
-from .peers import MuJoCo, Pinocchio, to_tangent
+from .engines import MuJoCo, Pinocchio, to_tangent
 from .report import Table, Target, microseconds
 from .robots import laikago
 from .timing import Case, Run

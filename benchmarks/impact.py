@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 import backdrive as bd
+from backdrive.differences import central, relative_error
 
 from .contact import first, forward
 from .report import Table, Target, microseconds
@@ -159,6 +160,5 @@ def _difference(simulator: bd.Simulator, start: bd.State, steps: int, size: floa
         moved = bd.State(*(x + by * d for x, d in zip(start, along)))
         return float(_rollout(simulator, moved, steps)().last.q.square().sum())
 
-    numeric = (loss(size) - loss(-size)) / (2 * size)
     exact = sum(float((g * d).sum()) for g, d in zip(_gradient(simulator, start, steps)(), along))
-    return abs(exact / numeric - 1)
+    return relative_error(exact, central(loss, size))

@@ -7,7 +7,7 @@ import torch
 
 import backdrive as bd
 
-from .peers import MuJoCo
+from .engines import MuJoCo
 from .report import Table, Target, microseconds
 from .robots import Robot, pendulum
 from .timing import Case, Run

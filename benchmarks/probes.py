@@ -45,10 +45,10 @@ def memory(steps: int, every: int) -> dict[str, float]:
     import torch
 
     import backdrive as bd
-    from backdrive.experiments.peers.measure import growth
 
     from .gradient import gradient
     from .robots import laikago
+    from .timing import growth
 
     robot = laikago()
     simulator = robot.simulator()

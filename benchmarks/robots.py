@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 import backdrive as bd
-from backdrive.experiments import laikago as experiment
-from backdrive.experiments.laikago import DT
+
+from . import laikago as robot_file
+from .laikago import DT
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,17 @@ def _random() -> Callable[..., Tensor]:
 @functools.cache
 def laikago() -> Robot:
     """The quadruped of example-robot-data: a floating trunk, 12 hinges, a torque motor on each."""
-    mjcf = experiment.description()
+    mjcf = robot_file.description()
     return Robot(mjcf, bd.load(mjcf, ignore=("contact", "limit")))
 
 
 @functools.cache
 def standing_laikago(shapes: str = "feet") -> Standing:
     """The same robot on a floor, with a position servo on each hinge; shapes: see `laikago.on_floor`."""
-    mjcf, pose = experiment.on_floor(shapes), experiment.pose()
+    mjcf, pose = robot_file.on_floor(shapes), robot_file.pose()
     return Standing(
-        mjcf, bd.load(mjcf), height=experiment.HEIGHT, angles=pose, hold=pose, spread=experiment.SPREAD,
-        noise=experiment.NOISE,
+        mjcf, bd.load(mjcf), height=robot_file.HEIGHT, angles=pose, hold=pose, spread=robot_file.SPREAD,
+        noise=robot_file.NOISE,
     )  # fmt: skip
 
 

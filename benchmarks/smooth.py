@@ -9,7 +9,7 @@ import torch
 
 import backdrive as bd
 
-from .peers import MuJoCo, Pinocchio
+from .engines import MuJoCo, Pinocchio
 from .report import Table, Target, microseconds, per_second
 from .robots import laikago
 from .timing import Case, Run

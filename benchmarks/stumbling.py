@@ -14,12 +14,12 @@ import time
 import torch
 
 import backdrive as bd
+from backdrive.differences import extrapolate, offsets, slopes
 from backdrive.envs import VectorEnv
 
 ENVS, BEFORE, STEPS, DT = 64, 60, 20, 0.01
 SIZES, FLOOR, RIGHT = (6e-7, 3e-6, 1.2e-5), 0.05, 1e-6
-OFFSETS = torch.tensor([0.0, 1.0, -1.0, 2.0, -2.0], dtype=torch.float64)
-WEIGHTS = torch.tensor([0.0, 8.0, -8.0, -1.0, 1.0], dtype=torch.float64) / 12.0
+OFFSETS = torch.tensor([0.0, *offsets(4)], dtype=torch.float64)
 
 
 def errors(simulator: bd.Simulator, env: VectorEnv, seed: int) -> torch.Tensor:
@@ -52,7 +52,7 @@ def errors_for(simulator: bd.Simulator, env: VectorEnv, seed: int, size: float) 
     total = path.last.q.sum(-1).reshape(ENVS, 5)
     (gradient,) = torch.autograd.grad(total[:, 0].sum(), many)
     exact = (gradient.transpose(0, 1).reshape(ENVS, 5, STEPS, 8)[:, 0] * way).sum((1, 2))
-    found = total.detach() @ WEIGHTS / size
+    found = extrapolate(slopes(total.detach()[:, 1:].unbind(-1), size))
     return torch.where(counts, (exact - found).abs() / found.abs().clamp(min=FLOOR), torch.nan)
 
 

@@ -31,9 +31,8 @@ from .model import (
     Weld,
     load,
 )
-from .physics.integrators.integrate import Midpoint, SemiImplicitEuler
-from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
-from .physics.solvers.interior_point import InteriorPoint
+from .physics.integrators import Midpoint, SemiImplicitEuler
+from .physics.solvers import InteriorPoint, ProjectedGaussSeidel
 from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed

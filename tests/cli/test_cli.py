@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 import backdrive as bd
 from backdrive import experiments
-from backdrive.cli.main import main as cli
+from backdrive.cli import commands as cli
 
 runner = CliRunner()
 

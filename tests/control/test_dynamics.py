@@ -6,6 +6,7 @@ from worlds import arm, craft, random, random_state, simulator, sled
 
 import backdrive as bd
 from backdrive.control import ILQR, Cost, Dynamics, SimulatedDynamics, TorchDynamics, optimize
+from backdrive.differences import along
 from backdrive.runtime.tangent import Tangent
 
 
@@ -110,12 +111,10 @@ def test_a_neural_network_is_dynamics_too():
     dynamics, draw = TorchDynamics(f, nu=1), random(0)
     x, u = draw(6, 3), draw(6, 1)
     A, B = dynamics.linearize(x, u)
-    e = 1e-6
-    for k in range(4):
-        step = torch.zeros(4, dtype=torch.float64)
-        step[k] = e
-        difference = (f(x + step[:3], u + step[3:]) - f(x - step[:3], u - step[3:])) / (2 * e)
-        torch.testing.assert_close(torch.cat([A, B], -1)[..., k], difference.detach(), rtol=1e-6, atol=1e-8)
+    inputs = torch.cat([x, u], -1)
+    for k, axis in enumerate(torch.eye(4, dtype=torch.float64)):
+        difference = along(lambda y: f(y[:, :3], y[:, 3:]), inputs, axis, 1e-6)
+        torch.testing.assert_close(torch.cat([A, B], -1)[..., k], difference, rtol=1e-6, atol=1e-8)
     cost = Cost(lambda x, u, t: 0.1 * x.square().sum() + 0.01 * u.square().sum(), lambda x: x.square().sum())
     plan = optimize(f, cost, x, torch.zeros(15, 6, 1).double())
     assert plan.converged.all() and (plan.cost < plan.history[0]).all()

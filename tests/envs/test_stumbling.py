@@ -1,12 +1,11 @@
 """Ants that stumble, with exact impacts: gradients of motions and of single steps in which they were wrong once."""
 
-from collections.abc import Callable
-
 import pytest
 import torch
 from torch import Tensor
 
 import backdrive as bd
+from backdrive.differences import along
 from backdrive.envs import VectorEnv, find
 from benchmarks import stumbling
 
@@ -82,12 +81,6 @@ HITS_AGAIN = (
 )  # fmt: skip
 
 
-def fourth_order(function: Callable[[Tensor], Tensor], x: Tensor, way: Tensor, size: float = 1e-7) -> Tensor:
-    """The derivative of a function at x along a way."""
-    near, far = (function(x + k * size * way) - function(x - k * size * way) for k in (1, 2))
-    return (8.0 * near - far) / (12.0 * size)
-
-
 def states(case: tuple[tuple[float, ...], ...]) -> tuple[Tensor, Tensor, Tensor]:
     q, v, control = (torch.tensor(x, dtype=torch.float64) for x in case)
     return q, v, control[None]
@@ -106,7 +99,9 @@ def test_of_a_step(simulator, case, impacts):
     start = torch.cat([q, v])
     jacobian = torch.autograd.functional.jacobian(last, start)
     with torch.no_grad():
-        differences = torch.stack([fourth_order(last, start, way) for way in torch.eye(len(start)).double()], -1)
+        differences = torch.stack(
+            [along(last, start, way, 1e-7, order=4) for way in torch.eye(len(start)).double()], -1
+        )
     # Quaternions are normalised: of theirs, differences see the tangential part only.
     wanted = [k for k in range(len(start)) if not 3 <= k < 7]
     error = (jacobian - differences)[:, wanted].abs().max()
@@ -131,7 +126,7 @@ def test_of_a_step_with_respect_to_the_model(case):
 
         exact = torch.autograd.functional.jacobian(last, torch.zeros((), dtype=torch.float64))
         with torch.no_grad():
-            difference = fourth_order(last, torch.zeros((), dtype=torch.float64), torch.ones(()).double())
+            difference = along(last, torch.zeros(()).double(), torch.ones(()).double(), 1e-7, order=4)
         assert (exact - difference).abs().max() <= 1e-6 * max(1.0, float(difference.abs().max())), name
 
 

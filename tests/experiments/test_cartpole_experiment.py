@@ -10,6 +10,7 @@ import torch
 
 from backdrive import experiments
 from backdrive.control import Dynamics
+from backdrive.differences import along
 from backdrive.experiments import Run
 from backdrive.experiments.cartpole import balance, boxes, experiment, game
 from backdrive.experiments.cartpole import networks as learning
@@ -17,8 +18,8 @@ from backdrive.experiments.cartpole.boxes import Boxes, told
 from backdrive.experiments.cartpole.game import CartPole, Steps
 from backdrive.experiments.cartpole.networks import Networks
 from backdrive.experiments.cartpole.several import Several
-from backdrive.runtime.threads import one_torch_thread
 from backdrive.simulator import Simulator
+from backdrive.threads import one_torch_thread
 
 gymnasium = pytest.importorskip("gymnasium")
 matplotlib.use("Agg")
@@ -160,11 +161,9 @@ def test_gradients_of_masses_and_sizes(simulator, steps, seed):
 
     exact = torch.func.grad(loss)(values)
     for k in range(values.numel()):
-        move = torch.zeros_like(values).flatten()
-        move[k] = 1e-4 * values.flatten()[k]
-        move = move.view_as(values)
-        wide, narrow = ((loss(values + e * move) - loss(values - e * move)) / (2 * e * move.sum()) for e in (2.0, 1.0))
-        difference = (4.0 * narrow - wide) / 3.0
+        axis = torch.zeros_like(values)
+        axis.view(-1)[k] = 1.0
+        difference = along(loss, values, axis, 1e-4 * float(values.flatten()[k]), order=4)
         row = (exact * values)[k // 4].abs().max()  # of the same box, as ratios
         assert abs(float((exact.flatten()[k] - difference) * values.flatten()[k])) <= 1e-6 * float(row)
 
@@ -200,13 +199,16 @@ def test_linearisations_agree_with_differences(simulator, networks):
     x, u = random_states(30, 2)
     for dynamics in models(simulator, networks):
         A, B = dynamics.linearize(x, u)
-        h = 1e-5
-        for k in range(4):
-            move = h * torch.eye(4, dtype=torch.float64)[k]
-            moved = [dynamics.step(dynamics.displace(x, s * move), u) for s in (1.0, -1.0)]
-            assert torch.allclose(dynamics.difference(*moved) / (2 * h), A[:, :, k], rtol=1e-6, atol=1e-8)
-        moved = [dynamics.step(x, u + s * h) for s in (1.0, -1.0)]
-        assert torch.allclose(dynamics.difference(*moved) / (2 * h), B[:, :, 0], rtol=1e-6, atol=1e-8)
+        end = dynamics.step(x, u)
+
+        def change(delta, control, dynamics=dynamics, end=end):
+            return dynamics.difference(dynamics.step(dynamics.displace(x, delta), control), end)
+
+        for k, axis in enumerate(torch.eye(4, dtype=torch.float64)):
+            slope = along(lambda delta: change(delta, u), torch.zeros(4, dtype=torch.float64), axis, 1e-5)
+            assert torch.allclose(slope, A[:, :, k], rtol=1e-6, atol=1e-8)
+        slope = along(lambda control: change(torch.zeros(4, dtype=torch.float64), control), u, torch.ones_like(u), 1e-5)
+        assert torch.allclose(slope, B[:, :, 0], rtol=1e-6, atol=1e-8)
 
 
 def test_every_state_goes_on_with_its_own_model(simulator, networks):

@@ -13,9 +13,11 @@ pytest.importorskip("pinocchio")  # example-robot-data comes with it
 
 import backdrive as bd
 from backdrive import experiments
-from backdrive.experiments import Run, laikago, laikago_table
-from backdrive.experiments.laikago_table import Settings, Tool, World
-from backdrive.experiments.peers import measure, quadruped, with_mujoco, with_torch
+from backdrive.envs.laikago import FOOT, HEIGHT
+from backdrive.experiments import Run
+from benchmarks import laikago, laikago_table, timing
+from benchmarks.laikago_table import Settings, Tool, World
+from benchmarks.peers import quadruped, with_mujoco, with_torch
 
 matplotlib.use("Agg")
 STEPS = 24
@@ -30,7 +32,7 @@ def world() -> World:
 def low(world, monkeypatch) -> World:
     """Released so low that it lands within a few steps."""
     q = world.start.q.clone()
-    q[2] = laikago.HEIGHT + 0.002
+    q[2] = HEIGHT + 0.002
     monkeypatch.setattr(world, "start", bd.State(q, world.start.v))
     return world
 
@@ -42,6 +44,17 @@ def request(world: World, sweeps: int = 60) -> dict:
 
 def test_it_is_in_the_registry():
     assert "Qiao" in experiments.find("laikago-table").paper
+    assert "laikago-table" in experiments.names()
+
+
+def test_without_the_repository_it_says_where_it_is(tmp_path, monkeypatch):
+    """As an installed package has it: no folder `benchmarks` above it, nor in the current folder."""
+    monkeypatch.setattr(experiments, "__file__", os.fspath(tmp_path / "site/backdrive/experiments/__init__.py"))
+    monkeypatch.chdir(tmp_path)
+    assert "laikago-table" not in experiments.names() and "chain-mass" in experiments.names()
+    with pytest.raises(ImportError, match="is in backdrive's repository"):
+        experiments.find("laikago-table").run(Run(tmp_path / "out"))
+    assert not (tmp_path / "out").exists()
 
 
 def test_it_is_released_from_the_air_and_lands_on_its_feet():
@@ -94,17 +107,17 @@ def test_the_robots_numbers():
     assert len(numbers["legs"]) == quadruped.FEET
     mass = numbers["trunk"]["mass"] + sum(joint["mass"] for leg in numbers["legs"] for joint in leg["joints"])
     assert mass == pytest.approx(float(bd.load(laikago.on_floor()).parameter("mass").sum()))
-    assert numbers["legs"][0]["radius"] == laikago.FOOT
+    assert numbers["legs"][0]["radius"] == FOOT
 
 
 def test_memory_and_time_are_seen():
     calls = []
-    halves = measure.shortest(lambda: calls.append(1), 0.01)
-    assert len(halves) == measure.ROUNDS and all(0 < x < 1e-3 for x in halves)
+    halves = timing.shortest(lambda: calls.append(1), 0.01)
+    assert len(halves) == timing.HALVES and all(0 < x < 1e-3 for x in halves)
     if not Path("/proc/self/clear_refs").exists():
         pytest.skip("only Linux can reset the peak")
     for _ in range(2):
-        grown = measure.growth(lambda: [torch.ones(62_500, dtype=torch.float64) for _ in range(5)])
+        grown = timing.growth(lambda: [torch.ones(62_500, dtype=torch.float64) for _ in range(5)])
     assert grown == pytest.approx(2.5, rel=0.2)
 
 

@@ -14,6 +14,7 @@ from differences import weights
 from torch import Tensor
 
 import backdrive as bd
+from backdrive.differences import extrapolate, slopes
 
 Inputs = dict[str, Tensor]  # [S, ...]: S samples
 
@@ -127,8 +128,8 @@ def _differences(
     loss, contacts = motion_loss(sim, everything, steps, forces=forces)
     loss, contacts = loss.reshape(samples, n, count), contacts.reshape(samples, n, count, -1)
     f0, f_half, b_half, f1, b1, f2, b2 = loss.unbind(-1)
-    coarse = (8.0 * (f1 - b1) - (f2 - b2)) / (12.0 * h)
-    fine = (8.0 * (f_half - b_half) - (f1 - b1)) / (6.0 * h)
+    coarse = extrapolate(slopes((f1, b1, f2, b2), h))
+    fine = extrapolate(slopes((f_half, b_half, f1, b1), 0.5 * h))
     curve_half, curve, curve_double = (
         y / h for y in (f_half - 2.0 * f0 + b_half, f1 - 2.0 * f0 + b1, f2 - 2.0 * f0 + b2)
     )

@@ -11,11 +11,11 @@ from models import quaternions
 from torch import Tensor
 
 from backdrive import Model, Trajectory
+from backdrive.differences import along, extrapolate, least_error, offsets, slopes
 
 Inputs = dict[str, Tensor]
 
-OFFSETS = (1, -1, 2, -2, 3, -3)
-WEIGHTS = torch.tensor([3 / 4, -3 / 4, -3 / 20, 3 / 20, 1 / 60, -1 / 60], dtype=torch.float64)
+OFFSETS = offsets(6)
 STEP = 5e-3  # of a component, relative to it (or to a tenth of the largest)
 
 RELATIVE = 1e-6  # of a component,
@@ -29,19 +29,17 @@ def central_differences(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> tup
     steps = {name: _steps(x) for name, x in flat.items()}
     count = sum(x.numel() for x in flat.values()) * len(OFFSETS)
     moved, row = {}, 1  # environment 0 is not moved
-    offsets = torch.tensor(OFFSETS, dtype=torch.float64)
+    moves = torch.tensor(OFFSETS, dtype=torch.float64)
     for name, x in flat.items():
         everything = x.repeat(count + 1, 1)
         rows = row + torch.arange(x.numel() * len(OFFSETS)).reshape(x.numel(), len(OFFSETS))
-        everything[rows, torch.arange(x.numel())[:, None]] += offsets * steps[name][:, None]
+        everything[rows, torch.arange(x.numel())[:, None]] += moves * steps[name][:, None]
         moved[name] = everything.reshape(count + 1, *inputs[name].shape)
         row += rows.numel()
-    value, *losses = loss(moved).split([1, count])
-    differences = losses[0].reshape(-1, len(OFFSETS)) @ WEIGHTS
-    gradients = differences.split([x.numel() for x in flat.values()])
-    return {
-        name: (g / steps[name]).reshape(inputs[name].shape) for (name, x), g in zip(flat.items(), gradients)
-    }, value[0]
+    value, losses = loss(moved).split([1, count])
+    gradient = extrapolate(slopes(losses.reshape(-1, len(OFFSETS)).unbind(-1), torch.cat(list(steps.values()))))
+    parts = gradient.split([x.numel() for x in flat.values()])
+    return {name: part.reshape(inputs[name].shape) for name, part in zip(flat, parts)}, value[0]
 
 
 def _steps(x: Tensor) -> Tensor:
@@ -83,6 +81,16 @@ def autograd(loss: Callable[[Inputs], Tensor], inputs: Inputs) -> Inputs:
     assert losses.shape == (3,)
     gradients = torch.autograd.grad(losses.sum(), list(batch.values()), allow_unused=True)
     return {name: g[1] if g is not None else torch.zeros_like(inputs[name]) for name, g in zip(batch, gradients)}
+
+
+def require_derivative(
+    gradient: Tensor, loss: Callable[[Tensor], float], x: Tensor, direction: Tensor, tolerance: float, name: str
+) -> None:
+    """The derivative in a direction, from a gradient, is that of central differences of one of several steps."""
+    exact, least = float((gradient * direction).sum()), max(0.1 * float(gradient.norm()), 1e-3)
+    steps = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-4)
+    error = least_error(exact, lambda step: along(loss, x, direction, step), steps, least, enough=tolerance)
+    assert error < tolerance, f"{name}: {exact} is off by {error}"
 
 
 def weights(*shape: int, seed: int = 0) -> Tensor:

@@ -376,9 +376,7 @@ def test_motors_saturate(integrator):
     path = sim.rollout(state, controls[None])
     assert path.status.clipped.tolist() == [[3, 0, 1]]
     forces = torch.tensor([[2.0, 0.5, 4.0, 5.0], [1.0, 0.2, 1.0, 0.3], [-2.0, -2.0, 0.0, 9.0]], dtype=torch.float64)
-    torch.testing.assert_close(
-        path.v[1], 0.01 * forces / 2.0, rtol=5e-3, atol=0
-    )  # servos see some motion
+    torch.testing.assert_close(path.v[1], 0.01 * forces / 2.0, rtol=5e-3, atol=0)  # servos see some motion
     path.v[1].sum().backward()
     limited = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=torch.bool)
     assert ((controls.grad == 0) == limited).all()

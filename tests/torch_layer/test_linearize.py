@@ -5,7 +5,8 @@ import torch
 from scenes import ALL, arm, chain, leaves, random_controls, random_state, simulator
 
 import backdrive as bd
-from backdrive.runtime.tangent import step_jacobians
+from backdrive.differences import central
+from backdrive.runtime.jacobians import StepPoint, step_jacobians
 from backdrive.schema.layout import NQ, NV, Kind
 
 EVERY_SCENE = pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
@@ -59,18 +60,19 @@ def test_finite_displacements(make, integrator):
     model, sim = make(), simulator(make, integrator=integrator)
     state, control = random_state(model, 2), random_controls(model, 2)
     A, B = sim.linearize(state, control)
-    after, e = sim.step(state, control), 1e-6
+    after = sim.step(state, control)
     nv = model.nv
     for k in range(2 * nv + model.nu):
-        ends = []
-        for sign in (1, -1):
+
+        def end(e, k=k):
             d = torch.zeros(2, 2 * nv + model.nu, dtype=torch.float64)
-            d[:, k] = sign * e
+            d[:, k] = e
             moved = bd.State(displaced(model, state.q, d[:, :nv]), state.v + d[:, nv : 2 * nv])
-            end = sim.step(moved, control + d[:, 2 * nv :])
-            ends.append(torch.cat([difference(model, end.q, after.q), end.v], -1))
+            last = sim.step(moved, control + d[:, 2 * nv :])
+            return torch.cat([difference(model, last.q, after.q), last.v], -1)
+
         column = A[..., k] if k < 2 * nv else B[..., k - 2 * nv]
-        torch.testing.assert_close((ends[0] - ends[1]) / (2 * e), column, rtol=1e-6, atol=1e-7)
+        torch.testing.assert_close(central(end, 1e-6), column, rtol=1e-6, atol=1e-7)
 
 
 @EVERY_SCENE
@@ -172,6 +174,6 @@ def test_the_kernel_of_jacobians_in_contact_is_the_adjoint_row_by_row(dim, depth
     assert bool((path.status.depth > 1e-3).any()) == (depth > 0)
     for t in range(3):
         state = path[t]
-        step = (sim._program.number, sim._tangent, *state, u.unsqueeze(0), path[t + 1].q, None, "")
-        for found, expected in zip(sim.linearize(state, u), step_jacobians(*step)):
+        at = StepPoint(sim._program, sim._tangent, tuple(state), u, None, "")
+        for found, expected in zip(sim.linearize(state, u), step_jacobians(at, path[t + 1].q)):
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))

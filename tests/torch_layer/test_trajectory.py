@@ -20,6 +20,7 @@ from scenes import (
 )
 
 import backdrive as bd
+from backdrive.differences import along
 from backdrive.trajectory import quaternion_of
 
 STEPS = 7
@@ -202,9 +203,8 @@ def test_gradients_of_poses(make):
     gradients = torch.autograd.grad(loss(*inputs), inputs)
     with torch.no_grad():
         for k, gradient in enumerate(gradients):
-            direction, e = torch.randn_like(gradient), 1e-5
-            moved = [[x + s * e * direction if i == k else x for i, x in enumerate(inputs)] for s in (1, -1)]
-            difference = (loss(*moved[0]) - loss(*moved[1])) / (2 * e)
+            direction = torch.randn_like(gradient)
+            difference = along(lambda x, k=k: loss(*inputs[:k], x, *inputs[k + 1 :]), inputs[k], direction, 1e-5)
             torch.testing.assert_close((gradient * direction).sum(), difference, rtol=1e-6, atol=1e-6)
 
 

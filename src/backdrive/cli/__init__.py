@@ -1,5 +1,5 @@
 """The command line, `backdrive`."""
 
-from .main import main
+from .commands import main
 
 __all__ = ["main"]

@@ -15,8 +15,7 @@ from torch import Tensor
 from torch.func import jacrev, vmap
 
 from ..model import State
-from ..runtime.tangent import Tangent
-from ..simulator import Simulator
+from ..simulator import Simulator, Tangent
 
 
 class Dynamics:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..progress import bar
-from ..runtime.threads import one_torch_thread
+from ..threads import one_torch_thread
 from .costs import Bill, Cost
 from .dynamics import Dynamics, as_dynamics
 from .ilqr import ILQR

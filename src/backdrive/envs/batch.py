@@ -11,8 +11,7 @@ from gymnasium import spaces
 from torch import Tensor
 
 from ..model import State, checks
-from ..physics.solvers.solve import Solver
-from ..simulator import Simulator
+from ..simulator import Simulator, Solver
 from ..trajectory import Trajectory
 from .task import Random, Task
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..model import State
-from ..physics.solvers.solve import Solver
+from ..simulator import Solver
 from .batch import Batch, checked_dtype
 from .render import Picture, Window
 from .task import Task

@@ -18,10 +18,11 @@ HIP, THIGH, SEGMENT, FOOT = (0.21935, 0.0875, 0.0), (0.0, 0.037, 0.0), 0.25, 0.0
 LEGS = {"FR": (1, -1), "FL": (1, 1), "RR": (-1, -1), "RL": (-1, 1)}  # at the front, at the left
 STANCE = (0.0, 0.67, -1.3)  # hip, thigh and calf, rad
 HEIGHT = SEGMENT * (math.cos(STANCE[1]) + math.cos(STANCE[1] + STANCE[2])) + FOOT  # of the trunk in this stance, m
+STIFFNESS, DAMPING = 200.0, 5.0  # of its position servos, N m/rad and N m s/rad
 FRICTION = 1.0
 
 
-def laikago_model(kp: float = 200.0, kv: float = 5.0) -> Model:
+def laikago_model(kp: float = STIFFNESS, kv: float = DAMPING) -> Model:
     """The robot in its stance on a floor, with a position servo on each of its 12 hinges (N m/rad, N m s/rad).
 
     Legs are in the order front right, front left, rear right, rear left; of each, the hinges of hip, thigh and calf.

@@ -12,7 +12,7 @@ from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
 from ..model import State
-from ..physics.solvers.solve import Solver
+from ..simulator import Solver
 from .batch import Batch, checked_dtype, put
 from .render import Picture
 from .task import Task

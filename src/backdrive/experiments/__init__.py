@@ -1,12 +1,16 @@
 """The experiments of the papers, by name: ``find("chain-mass").run(Run(out))``.
 
-Importing this loads none of them: each is a module with a function ``run(run)``, imported when it is run.
+Importing this loads none of them: each is a module with a function ``run(run)``, imported when it is run. An experiment
+that compares backdrive with other tools is in the folder ``benchmarks`` of the repository, not in the package: it is
+listed where the repository is.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..model import checks
 from .run import Run
@@ -22,14 +26,37 @@ class Experiment:
     summary: str
     paper: str
     module: str
-    """Of this package; it has a function ``run(run)``."""
+    """It has a function ``run(run)``; in this package, or in ``benchmarks`` of the repository."""
+    compares: bool = False
+    """With other tools: its module is in the repository."""
+
+    @property
+    def available(self) -> bool:
+        return not self.compares or self._repository() is not None
 
     def run(self, run: Run) -> None:
         """Do it. Numbers and pictures go to the folder ``run.out``, which keeps what was done if it is interrupted."""
-        module = importlib.import_module(f"{__name__}.{self.module}")
+        if self.compares:
+            if (repository := self._repository()) is None:
+                raise ImportError(
+                    f"{self.name} compares backdrive with other tools, whose harness is in backdrive's repository and "
+                    "not in the installed package: run it there"
+                )
+            if str(repository) not in sys.path:
+                sys.path.append(str(repository))
+            module = importlib.import_module(f"benchmarks.{self.module}")
+        else:
+            module = importlib.import_module(f"{__name__}.{self.module}")
         run.begin(self.name)
         module.run(run)
         run.finish()
+
+    def _repository(self) -> Path | None:
+        """The repository that this package is imported from, or else the one that is the current folder."""
+        for folder in (Path(__file__).parents[3], Path.cwd()):
+            if (folder / "benchmarks" / f"{self.module}.py").is_file() and (folder / "src" / "backdrive").is_dir():
+                return folder
+        return None
 
 
 _EXPERIMENTS = {
@@ -58,6 +85,7 @@ _EXPERIMENTS = {
             "a Laikago falls on its feet: time and memory of its gradient, beside autodiff tools, MuJoCo and MJX",
             "Qiao et al. 2021, performance",
             "laikago_table",
+            compares=True,
         ),
         Experiment(
             "cartpole",
@@ -76,8 +104,8 @@ _EXPERIMENTS = {
 
 
 def names() -> list[str]:
-    """Of all experiments."""
-    return list(_EXPERIMENTS)
+    """Of the experiments that can run here."""
+    return [name for name, experiment in _EXPERIMENTS.items() if experiment.available]
 
 
 def find(name: str) -> Experiment:

@@ -24,9 +24,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..identify.fitting import one_torch_thread
+from ..differences import along
 from ..model import Free, HalfSpace, Model, Scene, Sphere, State
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .run import Run
 
@@ -347,13 +348,15 @@ def gradient_errors(world: World, throws: Tensor) -> tuple[Tensor, Tensor]:
     at = throws.clone().requires_grad_()
     path = world.throw(at)
     (gradient,) = torch.autograd.grad(world.landing(path).loss.sum(), at)
-    slopes, switched = torch.zeros_like(throws), torch.zeros(len(throws), dtype=torch.bool)
-    with torch.no_grad():
-        for k, move in enumerate(MOVE * torch.eye(6, dtype=torch.float64)):
-            for sign in (1.0, -1.0):
-                moved = world.throw(throws + sign * move)
-                slopes[:, k] += sign * world.landing(moved).loss / (2.0 * MOVE)
-                switched |= (moved.status.modes != path.status.modes).any(0)
+    switched = torch.zeros(len(throws), dtype=torch.bool)
+
+    def loss(throws: Tensor) -> Tensor:
+        nonlocal switched
+        moved = world.throw(throws)
+        switched |= (moved.status.modes != path.status.modes).any(0)
+        return world.landing(moved).loss
+
+    slopes = torch.stack([along(loss, throws, axis, MOVE) for axis in torch.eye(6, dtype=torch.float64)], -1)
     return (slopes - gradient).norm(dim=-1) / gradient.norm(dim=-1), switched
 
 

@@ -26,9 +26,9 @@ import torch
 from torch import Tensor
 
 from ..identify import Fit, GradientDescent, Learn, Observations, fit
-from ..identify.fitting import one_torch_thread
 from ..model import Box, Circle, Hinge, Model, Scene
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .run import Run
 

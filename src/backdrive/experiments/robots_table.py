@@ -21,10 +21,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..identify.fitting import one_torch_thread
+from ..differences import central, relative_error
 from ..model import Box, HalfSpace, Hinge, Model, PositionServo, Scene, Sphere, State
 from ..policy import MLP, Sensor
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .run import Run
 
@@ -216,16 +217,19 @@ def gradient_error(world: World, policy: MLP, way: str, steps: int, move: float 
     """
     gradients, weights = world.gradient(policy, way, 1, steps), list(policy.parameters())
     norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
-    ends, modes = [], []
-    with torch.no_grad():
-        for shift in (move, -2.0 * move):  # there, and as far to the other side
-            for weight, g in zip(weights, gradients, strict=True):
-                weight.add_(g, alpha=shift / float(norm))
-            path = world.move(policy, way, 1, steps)
-            ends.append(float(path.last.q[:, 0].mean()))
-            modes.append(path.status.modes)
-    slope = (ends[0] - ends[1]) / (2.0 * move)
-    return abs(slope / float(norm) - 1.0), not torch.equal(*modes)
+    before = [weight.detach().clone() for weight in weights]
+    modes = []
+
+    @torch.no_grad()
+    def distance(shift: float) -> float:
+        for weight, at, g in zip(weights, before, gradients, strict=True):
+            weight.copy_(at).add_(g, alpha=shift / float(norm))
+        path = world.move(policy, way, 1, steps)
+        modes.append(path.status.modes)
+        return float(path.last.q[:, 0].mean())
+
+    error = relative_error(central(distance, move), float(norm))
+    return error, not torch.equal(*modes)
 
 
 def measure(run: Run, world: World, settings: Settings, steps: int) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ..differences import extrapolate, offsets, slopes
 from .optimizers import Derivative
 from .problem import Problem
 
@@ -107,15 +108,13 @@ def _differences(problem: Problem, z: Tensor, gradient: bool) -> tuple[Tensor, T
     switched = torch.ones(starts, size, dtype=torch.bool)
     result = torch.zeros((), dtype=torch.float64)
     for step in STEPS:
-        offsets = torch.cat([e * direction for e in (2 * step, -2 * step, step, -step)])  # [4 P, P]
-        values, other = _values(problem, (z.unsqueeze(1) + offsets).flatten(0, 1), gradient)
-        values = values.unflatten(0, (starts, 4, size))  # [S, 4, P, R]
+        moves = torch.cat([k * step * direction for k in offsets(4)])  # [4 P, P]
+        values, other = _values(problem, (z.unsqueeze(1) + moves).flatten(0, 1), gradient)
         changed = (other.unflatten(0, (starts, 4, size)) != modes.reshape(starts, 1, 1, -1)).any(-1).any(1)
-        wide = ((values[:, 0] - values[:, 1]) / (4 * step)).mT  # [S, R, P]
-        narrow = ((values[:, 2] - values[:, 3]) / (2 * step)).mT
+        narrow, wide = slopes(values.unflatten(0, (starts, 4, size)).mT.unbind(1), step)  # [S, R, P]
         apart, sizes = (wide - narrow).norm(dim=1), narrow.norm(dim=1)
         better = (switched & ~changed) | ((switched == changed) & (apart < best))
-        result = torch.where(better.unsqueeze(1), (4.0 * narrow - wide) / 3.0, result)
+        result = torch.where(better.unsqueeze(1), extrapolate([narrow, wide]), result)
         best, switched = torch.where(better, apart, best), switched & changed
         if bool((~switched & (best <= GOOD * sizes)).all()):
             break

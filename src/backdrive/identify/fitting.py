@@ -10,8 +10,8 @@ from torch import Tensor
 
 from ..model import State
 from ..progress import bar
-from ..runtime.threads import one_torch_thread
 from ..simulator import Simulator
+from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .check import GradientCheck
 from .observations import Channels, Observations, observations_of

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ...identify.fitting import one_torch_thread
+from ...threads import one_torch_thread
 from ...view import video
 from ..run import Run
 from . import dqn

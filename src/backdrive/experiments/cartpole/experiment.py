@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from ...identify import Fit
-from ...runtime.threads import one_torch_thread
 from ...simulator import Simulator
+from ...threads import one_torch_thread
 from ..run import Run
 from .balance import HORIZON, PLANNER, balance
 from .boxes import BOUNDS, BOXES, TOLD, TRUTH, UNKNOWNS, Boxes, build, guess, learn_boxes, told, told_with_deviations
