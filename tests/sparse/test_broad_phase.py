@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 from piles import pile
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import RigidContact
-from backdrive.physics.step import Scheme
+from backdrive.physics.scheme import RigidContact, Scheme
 from backdrive.piles.broad_phase import overlapping
 from backdrive.piles.memory import Memory
 from backdrive.piles.step import Engine

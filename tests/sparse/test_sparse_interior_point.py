@@ -8,9 +8,11 @@ from test_sparse_gradients import PARAMETERS, check
 
 import backdrive as bd
 from backdrive.differences import along, least_error
-from backdrive.physics.constraints.constrain import RigidContact
-from backdrive.physics.step import Scheme
+from backdrive.physics.constraints.delassus import Delassus
+from backdrive.physics.scheme import RigidContact, Scheme
+from backdrive.physics.solvers import SOLVERS
 from backdrive.piles.rollout import PileWorld
+from backdrive.piles.solvers import PILE_SOLVERS, pile_solver
 from backdrive.piles.solvers.interior_point import solve
 from backdrive.piles.solvers.pivoting import solve_by_pivoting
 from backdrive.piles.solvers.sparse_delassus import SparseDelassus
@@ -154,6 +156,33 @@ def test_linear_systems_are_those_of_dense_matrices():
     y = np.vstack([random.normal(size=(problem.blocks, problem.nv)), np.zeros((1, problem.nv))])
     expected = np.linalg.solve((np.eye(n) + P.T @ dense @ P).T, y[:-1].ravel())
     np.testing.assert_allclose(problem.solve(factors, y, transposed=True)[:-1].ravel(), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_the_delassus_matrix_is_that_of_the_protocol():
+    """`apply`, `effect` and `speeds` are W λ, Pᵀ λ and P y; W is symmetric; `diagonal` is that of W + softness."""
+    random = np.random.default_rng(1)
+    problem: Delassus[np.ndarray] = random_problem(random, 9, 5)
+    shape = problem.diagonal.shape
+    n = problem.diagonal.size
+    W = np.zeros((n, *shape))
+    for impulses, column in zip(np.eye(n).reshape(n, *shape), W):
+        problem.apply(impulses, column)
+    W = W.reshape(n, n)
+    np.testing.assert_allclose(W, W.T, atol=1e-12)
+    np.testing.assert_allclose(W.diagonal() + 1e-6, problem.diagonal.ravel())
+    impulses = random.normal(size=shape)
+    y, speeds = np.empty((problem.blocks + 1, problem.nv)), np.empty(shape)
+    problem.effect(impulses, y)
+    y[-1] = 0.0  # the world does not move
+    problem.speeds(y, speeds)
+    np.testing.assert_allclose(speeds.ravel(), W @ impulses.ravel(), rtol=1e-9, atol=1e-9)
+
+
+def test_every_solver_has_a_solver_of_piles():
+    """The registries of dense worlds and of piles are of the same solvers; others are refused."""
+    assert set(PILE_SOLVERS) == set(SOLVERS)
+    with pytest.raises(TypeError, match="the solver of a big world must be"):
+        pile_solver(None, "a string")
 
 
 # ------------------------------------------------------------------------------------------ gradients

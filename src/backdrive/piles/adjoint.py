@@ -7,11 +7,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD
 from ..schema import layout
 from . import kernels
 from .memory import Memory
 from .pairs import PairForm
-from .records import CONTACT_POINT, POSE, SHAPE_MATERIAL, SOLID
+from .records import POSE, SHAPE_MATERIAL, SOLID
 from .solvers.base import SolutionCotangents
 from .stages import Stage
 from .step import Engine, PileInputs, PileStep
@@ -131,7 +132,7 @@ class Adjoint:
     ) -> tuple[Array, Array]:
         """Cotangents of the contact points of all contacts, and of the table of impulses (added to those given)."""
         n, dtype, contacts = step.contacts.count, self.engine.dtype, step.contacts
-        point_bar, own_bar = np.empty((n, CONTACT_POINT.size), dtype), np.empty((n, self.engine.form.rows), dtype)
+        point_bar, own_bar = np.empty((n, CONTACT_POINT), dtype), np.empty((n, self.engine.form.rows), dtype)
         self._forces(
             n, **contacts.force_inputs(constants.materials, step.points, step.impulses.table),
             out_bar=np.ascontiguousarray(forces_bar), point_bar=point_bar, impulses_bar=own_bar, h=self.engine.h,
@@ -164,7 +165,7 @@ class Adjoint:
         }
         bars = {f"{name}_a_bar": rows[:cells] for name, rows in both.items()}
         bars |= {f"{name}_b_bar": rows[cells:] for name, rows in both.items()}
-        point_bar = memory.array("point_bar", cells, CONTACT_POINT.size + 1)
+        point_bar = memory.array("point_bar", cells, CONTACT_RECORD)
         self._blocks(
             cells, **contacts.block_inputs(constants.materials, step.placed.free, step.points), blocks=blocks[0],
             blocks_bar=blocks[1], point_bar=point_bar, **bars, registers=contacts.registers, h=engine.h,
@@ -175,8 +176,8 @@ class Adjoint:
             self._add_up(both[name], [contacts.at[f"{owner}_{end}_at"][:cells] for end in "ab"], totals)
         records_bar[:, SURFACE] += materials_bar[:-1, :surface]
         free_bar[:, :body] += bodies_bar[:, :body]
-        points_bar = memory.zeros("points_bar", len(step.points), CONTACT_POINT.size)
-        points_bar[contacts.slot] = point_bar[contacts.cell, : CONTACT_POINT.size]
+        points_bar = memory.zeros("points_bar", len(step.points), CONTACT_POINT)
+        points_bar[contacts.slot] = point_bar[contacts.cell, :CONTACT_POINT]
         return points_bar
 
     # ------------------------------------------------------------------------------------------ shapes

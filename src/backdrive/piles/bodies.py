@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -18,42 +17,16 @@ from ..ir import Floats, Known, Scalar, sqrt
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.integrators import Integrator
 from ..physics.math import spatial as sp
-from ..physics.math.arrays import axpy, split
+from ..physics.math.arrays import axpy
 from ..physics.math.spatial import IDENTITY, UNIT, ZERO3, Vec
 from ..physics.state import StateArrays, StepInputs
 from ..physics.tree.bodies import with_bodies
 from ..physics.tree.joints import JOINTS
-from ..physics.tree.poses import PLACE, TWIST, joint_motion, link_pose, pose_size
+from ..physics.tree.poses import Pose, joint_motion, link_pose, pose_size
 from ..physics.tree.tree import LinkConstants, Tree
 from ..schema import layout
 from ..schema.layout import FLOATING, NQ, NV
 from .records import RecordLayout
-
-
-class BodyTwist(NamedTuple):
-    """The velocity of a body in world axes: angular (rad/s), and that of its origin (m/s)."""
-
-    angular: Vec
-    linear: Vec
-
-
-class BodyMotion(NamedTuple):
-    """The pose of a body, rotation to world axes (3 x 3, row major) and origin (m), and its twists: that of the free
-    motion at the end of the step; and if contacts bounce, that of the velocity before the step."""
-
-    rotation: Vec
-    origin: Vec
-    twists: Sequence[BodyTwist]
-
-    @classmethod
-    def of(cls, numbers: Vec) -> BodyMotion:
-        count = (len(numbers) - sum(PLACE)) // sum(TWIST)
-        rotation, origin, *velocities = split(numbers, *PLACE, *TWIST * count)
-        return cls(rotation, origin, [BodyTwist(*velocities[k : k + 2]) for k in range(0, 2 * count, 2)])
-
-    @property
-    def pose(self) -> Vec:
-        return (*self.rotation, *self.origin)
 
 
 @dataclass(frozen=True)
@@ -83,7 +56,7 @@ class BodyForm:
 
     @property
     def motion(self) -> int:
-        """Numbers of `BodyMotion`."""
+        """Numbers of `Pose`."""
         return pose_size(2 if self.bounces else 1)
 
     @functools.cached_property
@@ -94,7 +67,7 @@ class BodyForm:
 
     @functools.cached_property
     def outputs(self) -> RecordLayout:
-        """The free motion: `BodyMotion`, K, the configuration from which positions start, and v*."""
+        """The free motion: `Pose`, K, the configuration from which positions start, and v*."""
         return RecordLayout(motion=self.motion, whitening=self.nv**2, start=self.nq, free=self.nv)
 
     @functools.cached_property
@@ -135,12 +108,12 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
         pose = link_pose(still, joint_motion(joint, tree.link(0), q_start, *velocities))
         columns = [dynamics.frames.S.get(k, 6) for k in range(form.nv)]
         factors = [(dynamics.factors.U.get(k, 6), dynamics.factors.inverse[k]) for k in range(form.nv)]
-        return [*pose, *whitening(form, BodyMotion.of(pose).rotation, columns, factors), *q_start, *v_free]
+        return [*pose, *whitening(form, Pose.of(pose).rotation, columns, factors), *q_start, *v_free]
 
     return motion
 
 
-def whitening(form: BodyForm, W: Vec, columns: list[Vec], factors: list[tuple[Vec, Scalar]]) -> Vec:
+def whitening(form: BodyForm, W: Vec, columns: Sequence[Vec], factors: Sequence[tuple[Vec, Scalar]]) -> Vec:
     """K [nv, nv], row by row; W: the rotation of the body, columns: of S, factors: U and 1/d.
 
     The coordinates of the joint take up a wrench one after the other, as in `dynamics.reduce`.
@@ -159,7 +132,7 @@ def whitening(form: BodyForm, W: Vec, columns: list[Vec], factors: list[tuple[Ve
     return tuple(column[k] for k in range(form.nv) for column in taken)
 
 
-def velocity_change(form: BodyForm, link: Vec, motion: BodyMotion, K: Vec, y: Vec) -> Vec:
+def velocity_change(form: BodyForm, link: Vec, motion: Pose, K: Vec, y: Vec) -> Vec:
     """The change of v (in generalised coordinates) that belongs to a change y of the whitened velocity."""
     twist: list[Scalar] = [0.0] * 6
     for i, c in enumerate(COMPONENTS[form.dim]):
@@ -175,7 +148,7 @@ def finish(form: BodyForm, left: Scalar) -> Callable[..., list[Scalar]]:
 
     def state(*x: Scalar) -> list[Scalar]:
         link, pose, K, q_start, v_free, y, shift = form.finish_inputs.split(x)
-        motion = BodyMotion.of(pose)
+        motion = Pose.of(pose)
         v_next = sp.add(v_free, velocity_change(form, link, motion, K, y))
         move = sp.add(v_next, velocity_change(form, link, motion, K, shift))
         return [*JOINTS[FLOATING[form.dim]].integrate(q_start, sp.scale(left, move)), *v_next]

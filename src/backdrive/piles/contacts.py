@@ -14,15 +14,16 @@ from ..ir import Mask, Scalar, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.constraints.rows import Material, Row, contact_rows, friction_share, material, row_speed
-from ..physics.geometry.solids import ContactPoint
+from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
 from ..physics.scheme import RigidContact
+from ..physics.tree.poses import Pose
 from ..schema import layout
-from .bodies import BodyForm, BodyMotion
+from .bodies import BodyForm
 from .pairs import smaller
-from .records import CONTACT_POINT, SHAPE_MATERIAL, RecordLayout
+from .records import SHAPE_MATERIAL, RecordLayout
 from .shapes import ShapeMaterial
 
 
@@ -55,7 +56,7 @@ class ContactForm:
         """The numbers that the block of a contact is a function of."""
         motion, whitening, surface = self.body.motion, self.body.nv**2, SHAPE_MATERIAL.width("surface")
         return RecordLayout(
-            point=CONTACT_POINT.size, motion_a=motion, whitening_a=whitening, motion_b=motion, whitening_b=whitening,
+            point=CONTACT_POINT, motion_a=motion, whitening_a=whitening, motion_b=motion, whitening_b=whitening,
             surface_a=surface, surface_b=surface,
         )  # fmt: skip
 
@@ -104,12 +105,12 @@ def contact_block(
 
     def numbers(*x: Scalar) -> list[Scalar]:
         numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b = form.inputs.split(x)
-        motions = BodyMotion.of(motion_a), BodyMotion.of(motion_b)
+        motions = Pose.of(motion_a), Pose.of(motion_b)
         point, surface = ContactPoint.of(numbers_of_point), mixed_material(surface_a, surface_b, form.combine)
         rows = contact_rows(point, acting_surface(*shapes), form.body.dim, form.directions)
 
         def speed(row: Row, k: int) -> Scalar:
-            a, b = (row_speed(row, m.pose, (*m.twists[k].angular, *m.twists[k].linear)) for m in motions)
+            a, b = (row_speed(row, m, k) for m in motions)
             return a - b
 
         speeds = [speed(row, 0) for row in rows]
@@ -144,7 +145,7 @@ def contact_force(
     shape) and the point it acts at (m)."""
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        point, impulses = split(x, CONTACT_POINT.size, form.rows)
+        point, impulses = split(x, CONTACT_POINT, form.rows)
         rows = contact_rows(ContactPoint.of(point), acting_surface(*shapes), form.body.dim, form.directions)
         return [*resultant(rows, (impulse / h for impulse in impulses)), *rows[0].point]
 
@@ -162,7 +163,7 @@ def acting_surface(a: ShapeMaterial, b: ShapeMaterial) -> Scalar:
     return 0.5 * (b.static - a.static)
 
 
-def push(form: BodyForm, row: Row, motion: BodyMotion, K: Vec) -> Vec:
+def push(form: BodyForm, row: Row, motion: Pose, K: Vec) -> Vec:
     """The change of a body's y by a unit of the row's impulse."""
     arm = sp.sub(row.point, motion.origin)
     wrench = (*sp.cross(arm, row.force, row.couple), *row.force)

@@ -8,18 +8,18 @@ from typing import Any
 
 from ..backends import Integer, Kernel, Number, Packs, Picked, Rows, Table
 from ..ir import Scalar, pack_number, select, vjp
-from ..model.shapes import BOUND
+from ..model.shapes import BOUND, BoundFactors
 from ..physics.constraints.forces import FORCE
-from ..physics.geometry.solids import CONTACT_RECORD, Hull
+from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD, Hull
 from ..physics.math.arrays import split
-from ..physics.tree.poses import pose_size
+from ..physics.tree.poses import Pose, pose_size
 from ..schema import layout
 from . import packs
 from .arguments import kernel_arguments
-from .bodies import BodyForm, BodyMotion, finish, free_motion
+from .bodies import BodyForm, finish, free_motion
 from .contacts import ContactForm, contact_block, contact_force
 from .pairs import PairForm, PlacedPair, contact_points, narrow_phase
-from .records import BOX, CONTACT_POINT, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
+from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
 from .shapes import (
     BoundingBoxes,
     ShapeMaterial,
@@ -134,12 +134,12 @@ def shapes(form: BodyForm) -> Kernel:
     width = pose_size(1)  # the twist of the free motion is enough
 
     def body(**a: Any) -> None:
-        motion = BodyMotion.of(a["motion"].get(0, width))
-        solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.pose)
+        motion = Pose.of(a["motion"].get(0, width))
+        solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.place)
         size = ShapeMaterial.of(a["materials"].get(0, SHAPE_MATERIAL.size)).size
         left = a["h"] * form.part_of_step()
         a["solids"].put(0, solid)
-        boxes = bounding_boxes(to_solid(tuple(solid)), a["bounds"].get(0, BOUND), size, motion, left)
+        boxes = bounding_boxes(to_solid(tuple(solid)), BoundFactors.of(a["bounds"].get(0, BOUND)), size, motion, left)
         inside = is_inside(boxes, a["wide"].get(0, WIDE_BOX.size))
         a["boxes"].put(0, (*boxes.numbers(), select(inside, 1.0, 0.0)))
 
@@ -205,7 +205,7 @@ def pairs(form: PairForm) -> Kernel:
     def body(**a: Any) -> None:
         hulls = [hull(a, end) for end in "ab"]
         solids = a["solid_a"].get(0, SOLID.size), a["solid_b"].get(0, SOLID.size)
-        motions = [BodyMotion.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
+        motions = [Pose.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
         sizes = [ShapeMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)).size for end in "ab"]
         numbers, features = narrow_phase(form, PlacedPair(solids, hulls, motions, sizes), a["left"])
         a["points"].put(0, numbers)
@@ -223,7 +223,7 @@ def pairs_adjoint(form: PairForm, width: int) -> Kernel:
 
     def body(**a: Any) -> None:
         inputs = (*a["solid_a"].get(0, SOLID.size), *a["solid_b"].get(0, SOLID.size))
-        seeds = a["points_bar"].get(0, form.pair.slots * CONTACT_POINT.size)
+        seeds = a["points_bar"].get(0, form.pair.slots * CONTACT_POINT)
         _, gradient = vjp(contact_points(form.pair, a["features"].get(0, width)), inputs, seeds)
         a["solid_a_bar"].put(0, gradient[: SOLID.size])
         a["solid_b_bar"].put(0, gradient[SOLID.size :])
@@ -286,7 +286,7 @@ def contacts_adjoint(form: ContactForm) -> Kernel:
             seeds[r] = seeds[r] / block[r]
         _, gradient = vjp(function, inputs, seeds)
         surface = SHAPE_MATERIAL.width("surface")
-        parts = split(gradient, CONTACT_POINT.size, *[body_width(form)] * 2, surface, surface)
+        parts = split(gradient, CONTACT_POINT, *[body_width(form)] * 2, surface, surface)
         for name, part in zip(names, parts, strict=True):
             a[name].put(0, part)
 
@@ -303,7 +303,7 @@ FORCED = ("point", "material_a", "material_b", "impulses")  # what the force of 
 
 def _force(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Scalar]], list[Any]]:
     function = contact_force(form, _materials(a), a["h"])
-    return function, [*a["point"].get(0, CONTACT_POINT.size), *a["impulses"].get(0, form.rows)]
+    return function, [*a["point"].get(0, CONTACT_POINT), *a["impulses"].get(0, form.rows)]
 
 
 @functools.cache
@@ -325,7 +325,7 @@ def forces_adjoint(form: ContactForm) -> Kernel:
     def body(**a: Any) -> None:
         function, inputs = _force(form, a)
         _, gradient = vjp(function, inputs, a["out_bar"].get(0, FORCE))
-        point_bar, impulses_bar = split(gradient, CONTACT_POINT.size, form.rows)
+        point_bar, impulses_bar = split(gradient, CONTACT_POINT, form.rows)
         a["point_bar"].put(0, point_bar)
         a["impulses_bar"].put(0, impulses_bar)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ..ir import Mask, Scalar, absolute, sqrt
+from ..model.shapes import BoundFactors
 from ..physics.geometry.collision import MARGIN
 from ..physics.geometry.narrow_phase import place_solid
 from ..physics.geometry.solids import Solid
@@ -12,9 +13,9 @@ from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
 from ..physics.math.twists import point_velocity
+from ..physics.tree.poses import Pose
 from ..schema import layout
 from ..schema.layout import ShapeKind
-from .bodies import BodyMotion
 from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
 
 
@@ -61,21 +62,20 @@ def to_solid(record: Vec) -> Solid:
     return Solid(*SOLID.split(record))
 
 
-def bounding_boxes(solid: Solid, bound: Vec, size: Scalar, motion: BodyMotion, left: Scalar) -> BoundingBoxes:
+def bounding_boxes(solid: Solid, bound: BoundFactors, size: Scalar, motion: Pose, left: Scalar) -> BoundingBoxes:
     """Boxes that contain a shape while it moves for the time `left` (s), and half of the margin of its contacts.
 
-    bound: as `model.shapes.BoundFactors`; size: the shape's radius, m.
+    size: the shape's radius, m.
     """
-    middle, sides, rounding = split(bound, 3, 9, 1)
-    offset = tuple(m * s for m, s in zip(middle, solid.size, strict=True))
-    half = sp.rotate(sides, solid.size)
+    offset = tuple(c * s for c, s in zip(bound.center, solid.size, strict=True))
+    half = sp.rotate(bound.half, solid.size)
     center = sp.rotate(solid.axes, offset, solid.center)
-    ball = rounding[0] * solid.size[0]
+    rim = bound.rim * solid.size[0]
     twist = motion.twists[0]
     w, u = twist.angular, point_velocity(*twist, motion.origin, center)
-    speed = sqrt(sp.dot(u, u)) + sqrt(sp.dot(w, w)) * (sqrt(sp.dot(half, half)) + ball)
+    speed = sqrt(sp.dot(u, u)) + sqrt(sp.dot(w, w)) * (sqrt(sp.dot(half, half)) + rim)
     travel = left * speed
-    shell = ball + 0.5 * MARGIN * size + travel
+    shell = rim + 0.5 * MARGIN * size + travel
     extent = sp.rotate(tuple(absolute(x) for x in solid.axes), half)
     return BoundingBoxes(center, tuple(x + shell for x in extent), half, shell, travel)
 

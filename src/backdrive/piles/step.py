@@ -12,9 +12,10 @@ from ..backends import Kernel
 from ..backends.llvm_cpu.target import host
 from ..model import Model
 from ..physics.constraints.forces import FORCE
-from ..physics.geometry.solids import CONTACT_RECORD
+from ..physics.geometry.solids import CONTACT_RECORD, GAP
 from ..physics.math.spatial import IDENTITY
 from ..physics.scheme import Scheme
+from ..physics.step import StepStatus
 from ..schema import layout
 from . import kernels
 from .arrangement import Arrangement, ContactArranger, WarmStartTable
@@ -23,7 +24,7 @@ from .broad_phase import BroadPhase, CandidatePairs, NarrowPhaseCalls
 from .contacts import ContactForm
 from .memory import Memory
 from .pairs import PairForm, to_hull
-from .records import BOX, CONTACT_POINT, POSE, SOLID
+from .records import BOX, POSE, SOLID
 from .solvers import pile_solver
 from .solvers.base import PileForm, PileProblem, PileSolution
 from .stages import Stage, StageTarget
@@ -49,21 +50,6 @@ class PlacedShapes(NamedTuple):
     solids: Array
 
 
-class PileStatus(NamedTuple):
-    """The status of a step, as kernels of dense worlds write it; there are no motors and no impacts."""
-
-    finite: float
-    clipped: float
-    residual: float
-    contacts: float
-    depth: float
-    modes: float
-    impacts: float = 0.0
-    fallbacks: float = 0.0
-    simultaneous: float = 0.0
-    guarded: float = 0.0
-
-
 @dataclass
 class PileStep:
     """A step: the state after it, the impulses from which the next one starts, and its status; and what its derivative
@@ -75,7 +61,7 @@ class PileStep:
     q: Array
     v: Array
     impulses: WarmStartTable
-    status: PileStatus
+    status: tuple[float, ...]
     placed: PlacedShapes = field(repr=False)
     pairs: CandidatePairs = field(repr=False)
     points: Array = field(repr=False)
@@ -265,13 +251,14 @@ class Engine:
             self._forces(step.contacts.count, **inputs, out=out, h=self.h)
         return out
 
-    def status(self, q: Array, v: Array, points: Array, contacts: Arrangement, solution: PileSolution) -> PileStatus:
-        gaps = points[contacts.slot, CONTACT_POINT.first("gap")]
-        return PileStatus(
-            finite=float(np.isfinite(q.sum() + v.sum())),
+    def status(
+        self, q: Array, v: Array, points: Array, contacts: Arrangement, solution: PileSolution
+    ) -> tuple[Any, ...]:
+        """Whether the state after the step is finite, and `StepStatus`; there are no motors and no impacts."""
+        return float(np.isfinite(q.sum() + v.sum())), *StepStatus(
             clipped=0.0,
             residual=solution.residual,
             contacts=float(np.count_nonzero(solution.impulses[:, 0] > 0.0)),
-            depth=max(0.0, -float(gaps.min(initial=0.0))),
+            depth=max(0.0, -float(points[contacts.slot, GAP].min(initial=0.0))),
             modes=contacts.fingerprint(solution.active_sets),
         )

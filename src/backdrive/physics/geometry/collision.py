@@ -25,7 +25,7 @@ from .reach import in_reach
 from .solids import ACTIVE, CONTACT_POINT, CONTACT_RECORD, FAR
 
 if TYPE_CHECKING:
-    from ..constraints.rows import Constraints
+    from ..constraints.constraints import Constraints
 
 MARGIN = 0.1
 """Contact points are active below this gap, relative to the size of the pair's smaller shape, plus the distance by
@@ -146,7 +146,7 @@ def contacts_adjoint(
             solids = (place_solid(group.kinds[0], record_a, pose_a), place_solid(group.kinds[1], record_b, pose_b))
             return [y for point in group.pair.contacts(*solids, features) for y in point.numbers]
 
-        inputs = [x for part in (*(motion.pose for motion in narrow.motions), *narrow.records) for x in part]
+        inputs = [x for part in (*(motion.place for motion in narrow.motions), *narrow.records) for x in part]
         _, gradient = vjp(points, inputs, seeds)
         a_bar, b_bar, *record_bars = split(gradient, *parts)
         accumulate(pose_bars.at(narrow.support.a * width), a_bar)
