@@ -12,10 +12,13 @@ from backdrive.physics import rollout
 from backdrive.physics.math import spatial as sp
 from backdrive.physics.math.spatial import BODY
 from backdrive.physics.policy import GivenControls
-from backdrive.physics.step import Scheme, step
+from backdrive.physics.scheme import Scheme, StepContext
+from backdrive.physics.state import StateArrays, StatePath, StepInputs
+from backdrive.physics.step import step
 from backdrive.physics.step_adjoint import step_adjoint
 from backdrive.physics.tree import inverse
 from backdrive.physics.tree.bodies import with_bodies
+from backdrive.physics.tree.dynamics_adjoint import Cotangents
 from backdrive.physics.tree.poses import link_poses
 from backdrive.physics.tree.tree import Tree, topology_table
 
@@ -62,6 +65,10 @@ def tree_of(model):
     return Tree(model.nlink, model.nq, model.nv, model.nu, model.nconst, topology, constants)
 
 
+def context(model, integrator):
+    return StepContext(with_bodies(tree_of(model)), Scheme(integrator), DT)
+
+
 def example(dim=3):
     """A model, a state, controls [T, nu] and wrenches on its bodies [T, nbody, 6 or 3]."""
     model = all_joints(6, dim)
@@ -85,17 +92,16 @@ def close(mine, right):
 @pytest.mark.parametrize("dim", [2, 3])
 def test_step(integrator, dim):
     model, state, controls, wrenches = example(dim)
-    tree = tree_of(model)
     q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
     loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
-    u, scheme = Floats(controls[0].tolist()), Scheme(integrator)
-    (clipped,) = step(with_bodies(tree), scheme, q, v, u, loads, DT, None)
+    ctx, inputs = context(model, integrator), StepInputs(Floats(controls[0].tolist()), loads)
+    status = step(ctx, StateArrays(q, v), inputs, None)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls[:1], wrenches=wrenches[:1])
     assert all(type(x) is float for x in (*q.values, *v.values))
     close(q.values, right.q[1])
     close(v.values, right.v[1])
-    assert clipped == right.status.clipped.item()
+    assert status.clipped == right.status.clipped.item()
 
 
 @INTEGRATORS
@@ -107,12 +113,12 @@ def test_rollout(integrator, every):
         Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS[False]))
     )
     last_q, last_v = Floats([None] * model.nq), Floats([None] * model.nv)
-    tree = tree_of(model)
-    rollout.rollout(
-        tree, Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
-        GivenControls(tree, Rows(controls.numpy())), None,
-        path_q=path_q, path_v=path_v, last_q=last_q, last_v=last_v, status=status, steps=STEPS, every=every, h=DT,
+    ctx = context(model, integrator)
+    given = rollout.RolloutRows(
+        start=StateArrays(Floats(state.q.tolist()), Floats(state.v.tolist())), path=StatePath(path_q, path_v),
+        last=StateArrays(last_q, last_v), status=status, steps=STEPS, every=every,
     )  # fmt: skip
+    rollout.rollout(ctx, GivenControls(ctx.tree, Rows(controls.numpy())), given)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls, adjoint=bd.Checkpoint(every))
     close(path_q.values, right.q[1:])
@@ -127,18 +133,17 @@ def test_rollout(integrator, every):
 def test_adjoint(integrator):
     """The derivatives that are generated from the equations run on floats too."""
     model, state, controls, wrenches = example()
-    tree, sim = tree_of(model), bd.Simulator(model, DT, integrator=integrator, specialize=False)
+    sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     leaves = [x.clone().requires_grad_() for x in (state.q, state.v, controls[0], wrenches[0])]
     after = sim.step(bd.State(*leaves[:2]), leaves[2], wrench=leaves[3])
     seeds = weights(model.nq, seed=1), weights(model.nv, seed=2)
     right = torch.autograd.grad(after, leaves, seeds)
     q_bar, v_bar = (Floats(x.tolist()) for x in seeds)
     zeros = [Floats([0.0] * n) for n in (model.nu, model.nlink * 6, len(model.constants), (model.nlink + 1) * BODY)]
-    step_adjoint(
-        with_bodies(tree), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
-        Floats(controls[0].tolist()), Floats(on_links(model, wrenches.numpy())[0].tolist()), DT, None, q_bar, v_bar,
-        *zeros,
-    )  # fmt: skip
+    start = StateArrays(Floats(state.q.tolist()), Floats(state.v.tolist()))
+    loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
+    inputs, cotangents = StepInputs(Floats(controls[0].tolist()), loads), Cotangents(q_bar, v_bar, *zeros)
+    step_adjoint(context(model, integrator), start, inputs, None, cotangents)
     for mine, theirs in zip((q_bar, v_bar, *zeros), right):
         close(mine.values, theirs.flatten())
 
