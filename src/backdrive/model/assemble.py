@@ -104,9 +104,8 @@ def _restitution(model: Model, info: ParameterInfo, value: Tensor) -> None:
 def _size(model: Model, info: ParameterInfo, value: Tensor) -> None:
     kinds = [ShapeKind(kind) for kind in model.shape_kind.tolist()]
     bounded = [SHAPE_KINDS[kind].bounded for kind in kinds for _ in size_names(model.dim, kind)]
-    _require(
-        info, value, ~torch.tensor(bounded) | (value > 0.0), "must be > 0"
-    )  # the offset of a half-space: any number
+    # The offset of a half-space may be any number.
+    _require(info, value, ~torch.tensor(bounded) | (value > 0.0), "must be > 0")
 
 
 def _ordered_limits(model: Model, constants: Tensor) -> None:
