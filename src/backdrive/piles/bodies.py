@@ -117,7 +117,7 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
     return motion
 
 
-def whitening(form: BodyForm, W: Vec, columns: list[Vec], factors: list[tuple[Vec, Scalar]]) -> Vec:
+def whitening(form: BodyForm, W: Vec, columns: Sequence[Vec], factors: Sequence[tuple[Vec, Scalar]]) -> Vec:
     """K [nv, nv], row by row; W: the rotation of the body, columns: of S, factors: U and 1/d.
 
     The coordinates of the joint take up a wrench one after the other, as in `dynamics.reduce`.

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import Kernel
 from ..backends.llvm_cpu.target import host
+from ..ir import Scalar
 from ..model import Model
 from ..physics.constraints.forces import FORCE
 from ..physics.geometry.solids import CONTACT_RECORD, GAP
@@ -43,6 +44,14 @@ class PileInputs(NamedTuple):
     warm: WarmStartTable | None
 
 
+class WorldState(NamedTuple):
+    """A world between two steps: q [nq], v [nv], and the impulses of the step before or None."""
+
+    q: Array
+    v: Array
+    warm: WarmStartTable | None
+
+
 class PlacedShapes(NamedTuple):
     """free [nbody + 1, n]: free motion of all bodies, the world first (`BodyForm.outputs`). solids [nshape, SOLID]."""
 
@@ -61,13 +70,17 @@ class PileStep:
     q: Array
     v: Array
     impulses: WarmStartTable
-    status: tuple[float, ...]
+    status: tuple[Scalar, ...]
     placed: PlacedShapes = field(repr=False)
     pairs: CandidatePairs = field(repr=False)
     points: Array = field(repr=False)
     features: list[Array] = field(repr=False)
     problem: PileProblem = field(repr=False)
     solution: PileSolution = field(repr=False)
+
+    @property
+    def after(self) -> WorldState:
+        return WorldState(self.q, self.v, self.impulses)
 
     @property
     def contacts(self) -> Arrangement:
@@ -253,7 +266,7 @@ class Engine:
 
     def status(
         self, q: Array, v: Array, points: Array, contacts: Arrangement, solution: PileSolution
-    ) -> tuple[float, ...]:
+    ) -> tuple[Scalar, ...]:
         """Whether the state after the step is finite, and `StepStatus`; there are no motors and no impacts."""
         return float(np.isfinite(q.sum() + v.sum())), *StepStatus(
             clipped=0.0,

@@ -60,7 +60,7 @@ def constraint_forces(path: PathStates, controls: Tensor, wrenches: Tensor | Non
 
 def contacts_of_big_world(path: PathStates, wrenches: Tensor | None) -> tuple[np.ndarray, Tensor]:
     """The same for one big world: shapes [n, 2] of all contacts on the way, and their forces [T, (B,) n, FORCE]."""
-    from ..piles.forces import contact_forces
+    from .pile_forces import contact_forces
 
     states = path.batched()
     controls = states[0].new_zeros(*states[0].shape[:2], path.program.model.nu)

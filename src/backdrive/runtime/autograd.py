@@ -24,7 +24,7 @@ from .variants import KernelKey
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 
@@ -101,7 +101,7 @@ class _EvaluateOnce(torch.autograd.Function):
 
 
 def _keep(
-    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: Record | None
+    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: PileRecord | None
 ) -> None:
     outputs = {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
     Residuals.of(request, dict(zip(request.names, tensors)), outputs, record).save(ctx)
@@ -123,7 +123,7 @@ class _Vjp(torch.autograd.Function):
     """The vector-Jacobian product as a function of its own: for torch.func, and to refuse second derivatives."""
 
     @staticmethod
-    def forward(request: Request, wanted: str, record: Record | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(request: Request, wanted: str, record: PileRecord | None, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(request.names, tensors))
         return tuple(execute.vjp(request, given, wanted.split(","), record).values())
 
@@ -145,7 +145,7 @@ def _apply_flat(request: Request, wanted: str, *tensors: Tensor) -> tuple[Tensor
     return _Vjp.apply(request, wanted, None, *tensors)
 
 
-def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: Record | None) -> Tensors:
+def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: PileRecord | None) -> Tensors:
     """`execute.vjp` as a function of torch.autograd."""
     results = _Vjp.apply(request.renamed(tensors), ",".join(wanted), record, *tensors.values())
     return {bar.name: x for (bar, _), x in zip(request.cotangents(tensors, wanted), results, strict=True)}
