@@ -9,7 +9,7 @@ import torch
 
 from .adjoints import require_count
 from .model import Model
-from .runtime.variants import has_restitution
+from .physics.kernels import has_restitution
 
 IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exact
 SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form

@@ -17,8 +17,7 @@ import torch
 from torch import Tensor
 
 from ..model import State
-from ..runtime.along_path import PathStates, link_poses
-from ..trajectory import Trajectory
+from ..trajectory import PathStates, Trajectory, link_poses
 from .problem import Problem
 
 ROWS = 2048  # of a batch of gradients: more do not fit into the cache

@@ -15,7 +15,6 @@ import numpy as np
 
 from ..ir import Floats, Known, Scalar, sqrt
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.geometry.solids import LinkMotion
 from ..physics.integrators import Integrator
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import axpy
@@ -23,7 +22,7 @@ from ..physics.math.spatial import IDENTITY, UNIT, ZERO3, Vec
 from ..physics.state import StateArrays, StepInputs
 from ..physics.tree.bodies import with_bodies
 from ..physics.tree.joints import JOINTS
-from ..physics.tree.poses import joint_motion, link_pose, pose_size
+from ..physics.tree.poses import Pose, joint_motion, link_pose, pose_size
 from ..physics.tree.tree import LinkConstants, Tree
 from ..schema import layout
 from ..schema.layout import NQ, NV, Kind
@@ -59,8 +58,8 @@ class BodyForm:
 
     @property
     def motion(self) -> int:
-        """Numbers of a body's `LinkMotion`, with the twist of the free motion at the end of the step; and if contacts
-        bounce, with that of the velocity before the step."""
+        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and if contacts bounce,
+        with that of the velocity before the step."""
         return pose_size(2 if self.bounces else 1)
 
     @functools.cached_property
@@ -71,7 +70,7 @@ class BodyForm:
 
     @functools.cached_property
     def outputs(self) -> RecordLayout:
-        """The free motion: `LinkMotion`, K, the configuration from which positions start, and v*."""
+        """The free motion: `Pose`, K, the configuration from which positions start, and v*."""
         return RecordLayout(motion=self.motion, whitening=self.nv**2, start=self.nq, free=self.nv)
 
     @functools.cached_property
@@ -112,7 +111,7 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
         pose = link_pose(still, joint_motion(joint, tree.link(0), q_start, *velocities))
         columns = [dynamics.frames.S.get(k, 6) for k in range(form.nv)]
         factors = [(dynamics.factors.U.get(k, 6), dynamics.factors.inverse[k]) for k in range(form.nv)]
-        return [*pose, *whitening(form, LinkMotion.of(pose).rotation, columns, factors), *q_start, *v_free]
+        return [*pose, *whitening(form, Pose.of(pose).rotation, columns, factors), *q_start, *v_free]
 
     return motion
 
@@ -136,7 +135,7 @@ def whitening(form: BodyForm, W: Vec, columns: Sequence[Vec], factors: Sequence[
     return tuple(column[k] for k in range(form.nv) for column in taken)
 
 
-def velocity_change(form: BodyForm, link: Vec, motion: LinkMotion, K: Vec, y: Vec) -> Vec:
+def velocity_change(form: BodyForm, link: Vec, motion: Pose, K: Vec, y: Vec) -> Vec:
     """The change of v (in generalised coordinates) that belongs to a change y of the whitened velocity."""
     twist: list[Scalar] = [0.0] * 6
     for i, c in enumerate(COMPONENTS[form.dim]):
@@ -152,7 +151,7 @@ def finish(form: BodyForm, left: Scalar) -> Callable[..., list[Scalar]]:
 
     def state(*x: Scalar) -> list[Scalar]:
         link, pose, K, q_start, v_free, y, shift = form.finish_inputs.split(x)
-        motion = LinkMotion.of(pose)
+        motion = Pose.of(pose)
         v_next = sp.add(v_free, velocity_change(form, link, motion, K, y))
         move = sp.add(v_next, velocity_change(form, link, motion, K, shift))
         return [*JOINTS[KIND[form.dim]].integrate(q_start, sp.scale(left, move)), *v_next]

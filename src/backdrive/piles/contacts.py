@@ -14,11 +14,12 @@ from ..ir import Mask, Scalar, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
 from ..physics.constraints.rows import Material, Row, contact_rows, friction_share, material, row_speed
-from ..physics.geometry.solids import CONTACT_POINT, ContactPoint, LinkMotion
+from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
 from ..physics.scheme import RigidContact
+from ..physics.tree.poses import Pose
 from ..schema import layout
 from .bodies import BodyForm
 from .pairs import smaller
@@ -104,12 +105,12 @@ def contact_block(
 
     def numbers(*x: Scalar) -> list[Scalar]:
         numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b = form.inputs.split(x)
-        motions = LinkMotion.of(motion_a), LinkMotion.of(motion_b)
+        motions = Pose.of(motion_a), Pose.of(motion_b)
         point, surface = ContactPoint.of(numbers_of_point), mixed_material(surface_a, surface_b, form.combine)
         rows = contact_rows(point, acting_surface(*shapes), form.body.dim, form.directions)
 
         def speed(row: Row, k: int) -> Scalar:
-            a, b = (row_speed(row, m.pose, (*m.twists[k].angular, *m.twists[k].linear)) for m in motions)
+            a, b = (row_speed(row, m, k) for m in motions)
             return a - b
 
         speeds = [speed(row, 0) for row in rows]
@@ -162,7 +163,7 @@ def acting_surface(a: ShapeMaterial, b: ShapeMaterial) -> Scalar:
     return 0.5 * (b.static - a.static)
 
 
-def push(form: BodyForm, row: Row, motion: LinkMotion, K: Vec) -> Vec:
+def push(form: BodyForm, row: Row, motion: Pose, K: Vec) -> Vec:
     """The change of a body's y by a unit of the row's impulse."""
     arm = sp.sub(row.point, motion.origin)
     wrench = (*sp.cross(arm, row.force, row.couple), *row.force)

@@ -9,7 +9,7 @@ from .arrangement import WarmStartTable
 from .packs import SLOTS
 from .step import WorldState
 from .tables import PileTables
-from .world import PileWorld, Rows
+from .world import PileWorld, WorldRows
 
 Array = np.ndarray
 
@@ -20,7 +20,7 @@ def shapes_of(tables: PileTables, keys: Array) -> Array:
     return tables.order[np.column_stack([rest % tables.nshape, b])]
 
 
-def forces_along(world: PileWorld, a: Rows) -> list[tuple[Array, Array]]:
+def forces_along(world: PileWorld, a: WorldRows) -> list[tuple[Array, Array]]:
     """Keys and FORCE numbers [n, FORCE] of the contacts of every step from the states q, v [T, n]."""
     path: list[tuple[Array, Array]] = []
     warm: WarmStartTable | None = None
@@ -31,7 +31,7 @@ def forces_along(world: PileWorld, a: Rows) -> list[tuple[Array, Array]]:
     return path
 
 
-def forces_vjp(world: PileWorld, a: Rows, keys: Array) -> Array:
+def forces_vjp(world: PileWorld, a: WorldRows, keys: Array) -> Array:
     """From `bar` [T, n, FORCE] to q_bar, v_bar, wrenches_bar of every step; returns the cotangent of the constants.
 
     keys: of the n contacts. The impulses of a step also depend on those that it started from, and so on the states

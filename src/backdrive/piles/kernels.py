@@ -10,9 +10,9 @@ from ..backends import Integer, Kernel, Number, Packs, Picked, Rows, Table
 from ..ir import Scalar, pack_number, select, vjp
 from ..model.shapes import BOUND, BoundFactors
 from ..physics.constraints.forces import FORCE
-from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD, Hull, LinkMotion
+from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD, Hull
 from ..physics.math.arrays import split
-from ..physics.tree.poses import pose_size
+from ..physics.tree.poses import Pose, pose_size
 from ..schema import layout
 from . import packs
 from .arguments import kernel_arguments
@@ -134,8 +134,8 @@ def shapes(form: BodyForm) -> Kernel:
     width = pose_size(1)  # the twist of the free motion is enough
 
     def body(**a: Any) -> None:
-        motion = LinkMotion.of(a["motion"].get(0, width))
-        solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.pose)
+        motion = Pose.of(a["motion"].get(0, width))
+        solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.place)
         size = ShapeMaterial.of(a["materials"].get(0, SHAPE_MATERIAL.size)).size
         left = a["h"] * form.part_of_step()
         a["solids"].put(0, solid)
@@ -205,7 +205,7 @@ def pairs(form: PairForm) -> Kernel:
     def body(**a: Any) -> None:
         hulls = [hull(a, end) for end in "ab"]
         solids = a["solid_a"].get(0, SOLID.size), a["solid_b"].get(0, SOLID.size)
-        motions = [LinkMotion.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
+        motions = [Pose.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
         sizes = [ShapeMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)).size for end in "ab"]
         numbers, features = narrow_phase(form, PlacedPair(solids, hulls, motions, sizes), a["left"])
         a["points"].put(0, numbers)

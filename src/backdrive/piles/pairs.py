@@ -12,11 +12,11 @@ from ..physics.geometry.collision import MARGIN
 from ..physics.geometry.pairs import PAIRS
 from ..physics.geometry.pairs.boxes import BOX_BOX
 from ..physics.geometry.reach import in_reach
-from ..physics.geometry.solids import Hull, LinkMotion, ShapePair, Solid
+from ..physics.geometry.solids import Hull, ShapePair, Solid
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
-from ..physics.math.twists import point_velocity
+from ..physics.tree.poses import Pose
 from ..schema.layout import ShapeKind
 from .records import SOLID
 from .shapes import to_solid
@@ -52,13 +52,12 @@ class PlacedPair:
 
     solids: tuple[Vec, Vec]
     hulls: Sequence[Hull]
-    motions: Sequence[LinkMotion]
+    motions: Sequence[Pose]
     sizes: Sequence[Scalar]
 
     def velocity(self, end: int, point: Vec) -> Vec:
         """The velocity of a point of one of the two bodies, in the free motion."""
-        motion = self.motions[end]
-        return point_velocity(*motion.twists[0], motion.origin, point)
+        return self.motions[end].velocity(point)
 
 
 def to_hull(floats: np.ndarray, tables: tuple[int, ...]) -> Hull:

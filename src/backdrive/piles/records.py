@@ -39,7 +39,7 @@ class RecordLayout:
         return [tuple(record[field]) for field in self._fields.values()]
 
 
-# The pose of a body: rotation to world axes (3 x 3, row major) and origin (m). Its twists follow (`LinkMotion`).
+# The pose of a body: rotation to world axes (3 x 3, row major) and origin (m). Its twists follow (`Pose`).
 POSE = RecordLayout(rotation=9, origin=3)
 
 # A shape in the world, as `geometry.solids.Solid`; of a plane, the center is the normal and the first size the offset.

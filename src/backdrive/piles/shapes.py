@@ -8,11 +8,11 @@ from ..ir import Mask, Scalar, absolute, sqrt
 from ..model.shapes import BoundFactors
 from ..physics.geometry.collision import MARGIN
 from ..physics.geometry.narrow_phase import place_solid
-from ..physics.geometry.solids import LinkMotion, Solid
+from ..physics.geometry.solids import Solid
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
-from ..physics.math.twists import point_velocity
+from ..physics.tree.poses import Pose
 from ..schema import layout
 from ..schema.layout import ShapeKind
 from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
@@ -61,7 +61,7 @@ def to_solid(record: Vec) -> Solid:
     return Solid(*SOLID.split(record))
 
 
-def bounding_boxes(solid: Solid, bound: BoundFactors, size: Scalar, motion: LinkMotion, left: Scalar) -> BoundingBoxes:
+def bounding_boxes(solid: Solid, bound: BoundFactors, size: Scalar, motion: Pose, left: Scalar) -> BoundingBoxes:
     """Boxes that contain a shape while it moves for the time `left` (s), and half of the margin of its contacts.
 
     size: the shape's radius, m.
@@ -70,8 +70,7 @@ def bounding_boxes(solid: Solid, bound: BoundFactors, size: Scalar, motion: Link
     half = sp.rotate(bound.half, solid.size)
     center = sp.rotate(solid.axes, offset, solid.center)
     rim = bound.rim * solid.size[0]
-    twist = motion.twists[0]
-    w, u = twist.angular, point_velocity(*twist, motion.origin, center)
+    w, u = motion.twist().angular, motion.velocity(center)
     speed = sqrt(sp.dot(u, u)) + sqrt(sp.dot(w, w)) * (sqrt(sp.dot(half, half)) + rim)
     travel = left * speed
     shell = rim + 0.5 * MARGIN * size + travel

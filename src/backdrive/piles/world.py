@@ -13,7 +13,7 @@ from .step import Engine, PileInputs, PileStep, WorldState
 from .tables import PileConstants
 
 Array = np.ndarray
-Rows = dict[str, Array]  # the rows of a world in the tensors of a call, by their names: [n] or [T, n]
+WorldRows = dict[str, Array]  # the rows of a world in the tensors of a call, by their names: [n] or [T, n]
 
 
 class PileRecord:
@@ -56,20 +56,22 @@ class PileWorld:
 
     # ------------------------------------------------------------------------------------------ steps
 
-    def forward(self, a: Rows, t: int, state: WorldState, memory: Memory | None = None, keep: bool = False) -> PileStep:
+    def forward(
+        self, a: WorldRows, t: int, state: WorldState, memory: Memory | None = None, keep: bool = False
+    ) -> PileStep:
         """Step t. memory: for the arrays of this step; None: the world's, which the next step overwrites. keep: its
         derivative is expected."""
         memory = self.memory if memory is None else memory
         return self.engine.forward(memory, self.near, self.constants, inputs_of(a, t, state), keep)
 
     def backward(
-        self, a: Rows, t: int, state: WorldState, step: PileStep, bars: PileOutputCotangents
+        self, a: WorldRows, t: int, state: WorldState, step: PileStep, bars: PileOutputCotangents
     ) -> PileInputCotangents:
         """The derivative of step t, which started from `state`."""
         assert self.adjoint is not None
         return self.adjoint.backward(self.memory, self.constants, inputs_of(a, t, state), step, bars)
 
-    def states(self, a: Rows, state: WorldState, first: int, end: int) -> list[WorldState]:
+    def states(self, a: WorldRows, state: WorldState, first: int, end: int) -> list[WorldState]:
         """The states from which steps `first` to `end` start, and the one after the last."""
         found = [state]
         for t in range(first, end):
@@ -78,7 +80,7 @@ class PileWorld:
 
     # ------------------------------------------------------------------------------------------ rollouts
 
-    def rollout(self, a: Rows, record: PileRecord, k: int, steps: int, every: int) -> None:
+    def rollout(self, a: WorldRows, record: PileRecord, k: int, steps: int, every: int) -> None:
         """As `physics.rollout.rollout`, of environment k of a record."""
         state = WorldState(np.array(a["q"]), np.array(a["v"]), None)
         starts, kept, room = record.starts[k], record.steps[k], record.room
@@ -95,7 +97,7 @@ class PileWorld:
         a["last_q"][:], a["last_v"][:] = state.q, state.v
 
     def rollout_adjoint(
-        self, a: Rows, record: PileRecord | None, k: int, steps: int, truncate: int, every: int = 1
+        self, a: WorldRows, record: PileRecord | None, k: int, steps: int, truncate: int, every: int = 1
     ) -> None:
         """As `physics.rollout_adjoint`. Without a record, the rollout is made again to find its warm starts."""
         path_q, path_v = np.ascontiguousarray(a["path_q"]), np.ascontiguousarray(a["path_v"])
@@ -128,7 +130,9 @@ class PileWorld:
         """A cotangent of the constants to which those of steps can be added."""
         return ConstantsCotangent(np.zeros_like(self.constants.links), np.zeros_like(self.constants.records))
 
-    def _starts(self, a: Rows, path_q: Array, path_v: Array, steps: int, every: int) -> list[WarmStartTable | None]:
+    def _starts(
+        self, a: WorldRows, path_q: Array, path_v: Array, steps: int, every: int
+    ) -> list[WarmStartTable | None]:
         """The warm starts of all segments."""
         starts: list[WarmStartTable | None] = []
         warm: WarmStartTable | None = None
@@ -154,7 +158,7 @@ class ConstantsCotangent:
         return PileConstants.vjp(world.engine.tables, world.engine.body, self.links, self.records)
 
 
-def inputs_of(a: Rows, t: int, state: WorldState) -> PileInputs:
+def inputs_of(a: WorldRows, t: int, state: WorldState) -> PileInputs:
     """What step t starts from."""
     wrench = np.ascontiguousarray(a["wrenches"][t]) if "wrenches" in a else None
     return PileInputs(state.q, state.v, wrench, state.warm)

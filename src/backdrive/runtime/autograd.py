@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from ..physics.kernels import KernelKey
 from ..schema.signatures import ONE_STEP, ROLLOUT, RolloutSettings
 from . import execute, operators, quick
 from .motion import Motion
@@ -20,7 +21,6 @@ from .program import Program
 from .request import Request
 from .residuals import Residuals, mapped_at_once, refuse_second_derivatives, wanted_cotangents
 from .transforms import plain_backward, plain_call, traced, transformed
-from .variants import KernelKey
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:

@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from ..backends import Rows, Table, run
+from ..physics.kernels import KernelKey
 from ..schema.signatures import Role, Signature
 from .pages import empty
 from .program import THREAD_WORK
 from .report import report_motion, require_finite
 from .request import Request
-from .variants import KernelKey
 
 if TYPE_CHECKING:
     from ..piles.world import PileRecord

@@ -1,4 +1,4 @@
-"""Contact forces along a path of piles, as a function of PyTorch."""
+"""The contact forces along a path of a pile, differentiable."""
 
 from __future__ import annotations
 

@@ -16,13 +16,13 @@ from torch import Tensor
 from ..backends.llvm_cpu.target import host
 from ..physics.constraints.forces import FORCE
 from ..physics.constraints.tables import constraint_tables
+from ..physics.kernels import KernelOptions, KernelStore
 from ..physics.rollout import STATUS, status_size
 from ..physics.scheme import Scheme
 from ..physics.tree.poses import POSE
 from ..physics.tree.tree import topology_table
 from ..schema import layout
 from ..schema.state import STATE
-from .variants import KernelOptions, KernelStore
 
 if TYPE_CHECKING:
     from ..model import Model

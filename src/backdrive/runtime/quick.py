@@ -16,12 +16,12 @@ from torch import Tensor
 
 from ..backends import Number, Rows
 from ..backends.llvm_cpu.launch import float_bits, scratch_memory
+from ..physics.kernels import KernelKey
 from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Signature
 from ..schema.state import NAMES, state_names
 from .motion import Motion
 from .program import Program
 from .report import nothing_to_report
-from .variants import KernelKey
 
 
 class Shortcut(NamedTuple):

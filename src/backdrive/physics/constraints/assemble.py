@@ -28,7 +28,7 @@ from ..math.spatial import Vec
 from ..scheme import StepContext
 from ..solvers.active_set import INFINITE
 from ..tree.joints import is_angular
-from ..tree.poses import pose_of
+from ..tree.poses import PLACE_SIZE, Pose, pose_of
 from .constraints import Support
 from .contact_terms import LIMIT_SLOP, SLOP, bounces, contact_bias, gap_bias, row_compliance, violation
 from .correction import reachable
@@ -51,9 +51,9 @@ class LinkMotions(NamedTuple):
     width: int
     twists: int
 
-    def place(self, link: Index) -> Vec:
-        """Rotation and origin of a link in the world."""
-        return self.poses.get(link, self.width)[:12]
+    def place(self, link: Index) -> Pose:
+        """The pose of a link, without twists."""
+        return Pose.of(self.poses.get(link, self.width)[:PLACE_SIZE])
 
 
 class RowAssembler:
@@ -76,11 +76,10 @@ class RowAssembler:
     def _speed(self, row: Row, support: Support, velocity: int = FREE) -> Scalar:
         """J v (m/s or rad/s), for one of the velocities of `LinkMotions`."""
         width, dim = self.links.width, self.constraints.dim
-        a, b = (pose_of(self.links.poses, link, width, dim) for link in (support.a, support.b))
+        a, b = (Pose.of(pose_of(self.links.poses, link, width, dim)) for link in (support.a, support.b))
 
         def speed(k: int) -> Scalar:
-            at = 12 + 6 * k
-            return row_speed(row, a, a[at : at + 6]) - row_speed(row, b, b[at : at + 6])
+            return row_speed(row, a, k) - row_speed(row, b, k)
 
         if self.impacts is not None and velocity == FREE:  # in an impact there is no free motion
             return select(self.impacts.hitting, speed(BEFORE), speed(FREE))

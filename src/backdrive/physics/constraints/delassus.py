@@ -20,6 +20,7 @@ from ..math.linear import TILE, multiply
 from ..math.spatial import Vec
 from ..tree.dynamics import Factors
 from ..tree.kinematics import Frames
+from ..tree.poses import Pose
 from ..tree.tree import Tree
 from .constraints import ChainSegment, Constraints, Support
 from .rows import Row
@@ -177,7 +178,7 @@ class DenseDelassus:
 
     def _seen_from(self, root: Vec, row: Row) -> Vec:
         """The wrench of a row in the axes of a root (given by its pose), about its origin."""
-        W, x = root[:9], root[9:12]
+        W, x, _ = Pose.of(root)
         f = sp.unrotate(W, row.force)
         wrench = (*sp.cross(sp.unrotate(W, sp.sub(row.point, x)), f, sp.unrotate(W, row.couple)), *f)
         return tuple(wrench[c] for c in COMPONENTS[self.constraints.dim])

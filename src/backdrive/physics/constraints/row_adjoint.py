@@ -21,7 +21,7 @@ from ..math import spatial as sp
 from ..math.arrays import accumulate, all_elements, split
 from ..math.spatial import Vec
 from ..solvers.active_set import FREE
-from ..tree.poses import pose_of, pose_size
+from ..tree.poses import Pose, pose_of, pose_size
 from .assemble import nearest_limit, signed
 from .constraints import Support
 from .contact_terms import LIMIT_SLOP, SLOP, contact_bias, gap_bias
@@ -102,10 +102,9 @@ class RowAdjoint:
             select(correcting, 0.0, mode * y),
         )
 
-    def _power(self, numbers: RowMultipliers, row: Row, a: Vec, b: Vec) -> tuple[Scalar, list[Scalar]]:
+    def _power(self, numbers: RowMultipliers, row: Row, a: Pose, b: Pose) -> tuple[Scalar, list[Scalar]]:
         """λ · J n - y · J v⁺ of a row; and its speeds J v⁺, J n (and J v)."""
-        at = [12 + 6 * k for k in range(self.velocities)]
-        powers = [row_speed(row, a, a[k : k + 6]) - row_speed(row, b, b[k : k + 6]) for k in at]
+        powers = [row_speed(row, a, k) - row_speed(row, b, k) for k in range(self.velocities)]
         return numbers.impulse * powers[1] - numbers.free * powers[0], powers
 
     def _differentiate(
@@ -117,7 +116,11 @@ class RowAdjoint:
         a, b = (pose_of(poses, link, self.width, self.constraints.dim) for link in (support.a, support.b))
         sizes = [self.width, self.width, *(len(record) for _, record in constants)]
         inputs = (*a, *b, *(x for _, record in constants for x in record))
-        _, gradient = vjp(lambda *x: [function(*split(x, *sizes))], inputs, [self.scale])
+
+        def differentiated(a: Vec, b: Vec, *records: Vec) -> Scalar:
+            return function(Pose.of(a), Pose.of(b), *records)
+
+        _, gradient = vjp(lambda *x: [differentiated(*split(x, *sizes))], inputs, [self.scale])
         a_bar, b_bar, *records = split(gradient, *sizes)
         accumulate(poses_bar.at(support.a * self.width), a_bar)
         if not is_constant(support.b, 0):
@@ -135,8 +138,8 @@ class RowAdjoint:
             kind, support = constraints.equality(i)
             numbers, record = self._multipliers(i), constraints.equality_record(i)
 
-            def power(each: EqualityKind, n: RowMultipliers, scale: Scalar, a: Vec, b: Vec, record: Vec) -> Scalar:
-                row, error = equality_row(each, record, a[:12], b[:12])
+            def power(each: EqualityKind, n: RowMultipliers, scale: Scalar, a: Pose, b: Pose, record: Vec) -> Scalar:
+                row, error = equality_row(each, record, a, b)
                 total, _ = self._power(n, row, a, b)
                 violation = reachable(error)
                 bias = violation / self.times.left + scale * damping(violation) * n.impulse
@@ -154,8 +157,8 @@ class RowAdjoint:
             numbers = self._multipliers(constraints.head("nequality") + i)
             link, _, kind, support = constraints.joint("friction", i)
 
-            def power(kind: Index, numbers: RowMultipliers, a: Vec, b: Vec, record: Vec) -> Scalar:
-                return self._power(numbers, joint_row(kind, record, a[:12]), a, b)[0]
+            def power(kind: Index, numbers: RowMultipliers, a: Pose, b: Pose, record: Vec) -> Scalar:
+                return self._power(numbers, joint_row(kind, record, a), a, b)[0]
 
             place = (link - 1) * layout.LINK
             self._differentiate(partial(power, kind, numbers), support, (place, constraints.joint_link(link)))
@@ -171,9 +174,9 @@ class RowAdjoint:
             i, numbers = limits.numbers[k], self._multipliers(limits.first_row + k)
             link, at, kind, support = constraints.joint("limit", i)
 
-            def power(kind: Index, numbers: RowMultipliers, a: Vec, b: Vec, link: Vec, record: Vec, q: Vec) -> Scalar:
+            def power(kind: Index, numbers: RowMultipliers, a: Pose, b: Pose, link: Vec, record: Vec, q: Vec) -> Scalar:
                 sign, gap = nearest_limit(record, q[0])
-                total, _ = self._power(numbers, signed(joint_row(kind, link, a[:12]), sign), a, b)
+                total, _ = self._power(numbers, signed(joint_row(kind, link, a), sign), a, b)
                 rate = select(self.correcting, self.rate * gap, gap_bias(gap, LIMIT_SLOP, left))
                 return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
 
@@ -202,7 +205,7 @@ class RowAdjoint:
             start = constraints.head("shape_constants")
             records = [(start + i * layout.SHAPE, constraints.shape_record(i)) for i in shapes]
 
-            def power(contact: ContactMultipliers, a: Vec, b: Vec, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
+            def power(contact: ContactMultipliers, a: Pose, b: Pose, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
                 return select(contact.on, self._contact(ContactPoint.of(x), contact, record_a, record_b, a, b), 0.0)
 
             found = (None, point.numbers)
@@ -217,7 +220,7 @@ class RowAdjoint:
         return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
     def _contact(
-        self, point: ContactPoint, contact: ContactMultipliers, record_a: Vec, record_b: Vec, a: Vec, b: Vec
+        self, point: ContactPoint, contact: ContactMultipliers, record_a: Vec, record_b: Vec, a: Pose, b: Pose
     ) -> Scalar:
         constraints, m = self.constraints, self.constraints.directions
         rows = contact_rows(point, contact.surface, constraints.dim, m)

@@ -20,7 +20,7 @@ from ...schema.layout import EqualityKind, Kind
 from ..geometry.solids import ContactPoint
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
-from ..math.twists import point_velocity
+from ..tree.poses import Pose
 from ..tree.tree import LinkConstants
 
 MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as this one
@@ -42,10 +42,9 @@ class Material(NamedTuple):
     softness: Scalar
 
 
-def row_speed(row: Row, place: Vec, twist: Vec) -> Scalar:
-    """A link's part of J v: the power of the row's wrench on the link's twist (ω, u). place: the link's pose."""
-    velocity = point_velocity(twist[:3], twist[3:], place[9:12], row.point)
-    return sp.dot(row.couple, twist[:3], sp.dot(row.force, velocity))
+def row_speed(row: Row, pose: Pose, k: int = 0) -> Scalar:
+    """A link's part of J v, for velocity k of its pose: the power of the row's wrench on the link's twist."""
+    return sp.dot(row.couple, pose.twist(k).angular, sp.dot(row.force, pose.velocity(row.point, k)))
 
 
 def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:
@@ -88,16 +87,16 @@ def material(a: Vec, b: Vec, combine: str) -> Material:
     return Material(friction, both(layout.RESTITUTION), a[layout.SOFTNESS] + b[layout.SOFTNESS])
 
 
-def joint_row(kind: Index, record: Vec, place: Vec) -> Row:
-    """The axis of a hinge or slider, as a row whose speed is the joint's velocity; place: the pose of its link."""
-    axis = sp.rotate(place[:9], LinkConstants.of(record).axis)
+def joint_row(kind: Index, record: Vec, pose: Pose) -> Row:
+    """The axis of a hinge or slider, as a row whose speed is the joint's velocity; pose: that of its link."""
+    axis = sp.rotate(pose.rotation, LinkConstants.of(record).axis)
     hinge = 1.0 if not traced(kind) and kind == Kind.HINGE else select(kind == Kind.HINGE, 1.0, 0.0)
-    return Row(place[9:12], sp.scale(hinge, axis), sp.scale(1.0 - hinge, axis))
+    return Row(pose.origin, sp.scale(hinge, axis), sp.scale(1.0 - hinge, axis))
 
 
-def equality_row(kind: EqualityKind, record: Vec, a: Vec, b: Vec) -> tuple[Row, Scalar]:
+def equality_row(kind: EqualityKind, record: Vec, a: Pose, b: Pose) -> tuple[Row, Scalar]:
     """The row of an equality between links with poses a and b, and its violation (m or rad)."""
-    Wa, xa, Wb, xb = a[:9], a[9:12], b[:9], b[9:12]
+    (Wa, xa, _), (Wb, xb, _) = a, b
     at_a = sp.rotate(Wa, record[layout.POINT_A : layout.POINT_A + 3], xa)
     at_b = sp.rotate(Wb, record[layout.POINT_B : layout.POINT_B + 3], xb)
     d = sp.rotate(Wa, record[layout.DIRECTION : layout.DIRECTION + 3])

@@ -12,8 +12,8 @@ from ...ir import Index, Mask, Scalar, ScalarArray, absolute, loop, maximum, mem
 from ...model.shapes import BoundFactors
 from ..math import spatial as sp
 from ..math.spatial import Vec
-from ..tree.poses import pose_of
-from .solids import LinkMotion, ShapeRecord, Solid
+from ..tree.poses import Pose, pose_of
+from .solids import ShapeRecord, Solid
 
 if TYPE_CHECKING:
     from ..constraints.rows import Constraints
@@ -44,7 +44,7 @@ class Bounds:
         for i in loop(constraints.nshape):
             link, *_ = constraints.shape(i)
             shape, bound = ShapeRecord.of(constraints.shape_record(i)), BoundFactors.of(constraints.bound(i))
-            motion = LinkMotion.of(pose_of(poses, link, width, constraints.dim))
+            motion = Pose.of(pose_of(poses, link, width, constraints.dim))
             size = shape.size
             local_center = [c * s for c, s in zip(bound.center, size, strict=True)]
             offset = sp.rotate(motion.rotation, sp.rotate(shape.rotation, local_center, shape.position))

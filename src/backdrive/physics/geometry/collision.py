@@ -146,7 +146,7 @@ def contacts_adjoint(
             solids = (place_solid(group.kinds[0], record_a, pose_a), place_solid(group.kinds[1], record_b, pose_b))
             return [y for point in group.pair.contacts(*solids, features) for y in point.numbers]
 
-        inputs = [x for part in (*(motion.pose for motion in narrow.motions), *narrow.records) for x in part]
+        inputs = [x for part in (*(motion.place for motion in narrow.motions), *narrow.records) for x in part]
         _, gradient = vjp(points, inputs, seeds)
         a_bar, b_bar, *record_bars = split(gradient, *parts)
         accumulate(pose_bars.at(narrow.support.a * width), a_bar)

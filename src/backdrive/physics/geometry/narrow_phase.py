@@ -10,12 +10,11 @@ from ...model.shapes import SHAPE_KINDS, BoundFactors
 from ...schema.layout import ShapeKind
 from ..math import spatial as sp
 from ..math.spatial import Vec
-from ..math.twists import point_velocity
-from ..tree.poses import pose_of
+from ..tree.poses import Pose, pose_of
 from .bounds import length
 from .contact_points import ContactPoints
 from .pairs import PAIRS, Kinds
-from .solids import ContactPoint, Hull, LinkMotion, ShapePair, ShapeRecord, Solid
+from .solids import ContactPoint, Hull, ShapePair, ShapeRecord, Solid
 
 if TYPE_CHECKING:
     from ..constraints.rows import Constraints
@@ -27,7 +26,7 @@ def place_solid(kind: ShapeKind, record: Vec, pose: Vec) -> Solid:
     shape = ShapeRecord.of(record)
     if not SHAPE_KINDS[kind].bounded:
         return Solid(shape.position, sp.IDENTITY, shape.size)
-    link = LinkMotion.of(pose)
+    link = Pose.of(pose)
     return Solid(
         sp.rotate(link.rotation, shape.position, link.origin), sp.matmul(link.rotation, shape.rotation), shape.size
     )
@@ -84,10 +83,10 @@ class NarrowPhase:
         self.a, self.b, self.support = constraints.pair(p)
         self.records = tuple(constraints.shape_record(shape) for shape in (self.a, self.b))
         links = (self.support.a, self.support.b)
-        self.motions = [LinkMotion.of(pose_of(poses, link, width, constraints.dim)) for link in links]
+        self.motions = [Pose.of(pose_of(poses, link, width, constraints.dim)) for link in links]
         self.solids = (
-            place_solid(group.kinds[0], self.records[0], self.motions[0].pose),
-            place_solid(group.kinds[1], self.records[1], self.motions[1].pose),
+            place_solid(group.kinds[0], self.records[0], self.motions[0].place),
+            place_solid(group.kinds[1], self.records[1], self.motions[1].place),
         )
 
     def hull(self, shape: Index) -> Hull:
@@ -111,7 +110,7 @@ class NarrowPhase:
     def velocity(self, end: int, position: Vec) -> Vec:
         """Velocity of the point of link `end` (0 or 1) that is at a position (m) in the world, by the first twist."""
         motion = self.motions[end]
-        return point_velocity(*motion.twists[0], motion.origin, position)
+        return motion.velocity(position)
 
     def closing_speed(self, point: ContactPoint) -> Scalar:
         """The speed (m/s) at which the surfaces approach each other at a contact point; negative if they separate."""

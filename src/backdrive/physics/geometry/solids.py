@@ -16,7 +16,6 @@ from ...ir import Index, Scalar, ScalarArray
 from ...schema import layout
 from ..math.arrays import split
 from ..math.spatial import Vec
-from ..tree.poses import PLACE, TWIST
 
 FAR = 1e9
 """Gap (m) of a slot without a contact point."""
@@ -110,33 +109,6 @@ class ShapeRecord(NamedTuple):
             record[layout.TURN : layout.TURN + 9],
             record[layout.SIZE : layout.SIZE + 3],
         )
-
-
-class LinkTwist(NamedTuple):
-    """Velocity of a link in world axes: angular (rad/s), and that of the link's origin (m/s)."""
-
-    angular: Vec
-    linear: Vec
-
-
-class LinkMotion(NamedTuple):
-    """A view of a link's record in an array of poses: rotation from the link's axes to the world's (3 x 3 row major),
-    position of its origin (m), and one twist for every velocity that the poses were computed with."""
-
-    rotation: Vec
-    origin: Vec
-    twists: list[LinkTwist]
-
-    @classmethod
-    def of(cls, numbers: Vec) -> LinkMotion:
-        count = (len(numbers) - sum(PLACE)) // sum(TWIST)
-        rotation, origin, *velocities = split(numbers, *PLACE, *TWIST * count)
-        return cls(rotation, origin, [LinkTwist(*velocities[k : k + 2]) for k in range(0, 2 * count, 2)])
-
-    @property
-    def pose(self) -> tuple[Scalar, ...]:
-        """The record without the twists, sum(PLACE) numbers."""
-        return (*self.rotation, *self.origin)
 
 
 # ------------------------------------------------------------------------------------------ contact points

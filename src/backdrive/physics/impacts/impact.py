@@ -36,10 +36,8 @@ from ..geometry.contact_points import ContactPoints
 from ..geometry.solids import ACTIVE
 from ..integrators import Integrator
 from ..math import spatial as sp
-from ..math.arrays import split, zero
-from ..math.spatial import Vec
-from ..math.twists import point_velocity
-from ..tree.poses import PLACE, TWIST, pose_of
+from ..math.arrays import zero
+from ..tree.poses import Pose, pose_of
 from ..tree.tree import Tree
 
 # Relative speeds below this (m/s) are treated as zero: the contact neither approaches, nor separates, nor presses.
@@ -87,7 +85,7 @@ class Approach(NamedTuple):
     slot: Index
     on: Mask
     normal: Row
-    ends: tuple[Vec, Vec]
+    ends: tuple[Pose, Pose]
     roots: tuple[Index, Index]
     gap: Scalar
     size: Scalar
@@ -192,8 +190,7 @@ class Impacts:
             closed = on & ~rests & (contact.gap <= CLOSED_GAP * contact.size)
             self.approach[slot] = -speed
             changes = [
-                sp.sub(*(velocity_of_point(end, contact.normal.point, which) for which in (AHEAD, START)))
-                for end in contact.ends
+                sp.sub(*(end.velocity(contact.normal.point, which) for which in (AHEAD, START))) for end in contact.ends
             ]
             self.push[slot] = sum(sqrt(sp.dot(x, x)) for x in changes)
             roots = [to_float(root) for root in contact.roots]
@@ -226,12 +223,9 @@ class Impacts:
         point, on = contacts.point(slot)
         a, b, support = constraints.pair(p)
         e = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine).restitution
-        end_a, end_b = (pose_of(poses, link, width, constraints.dim) for link in (support.a, support.b))
+        end_a, end_b = (Pose.of(pose_of(poses, link, width, constraints.dim)) for link in (support.a, support.b))
         normal = contact_rows(point, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
-        ahead, speed = (
-            row_speed(normal, end_a, twist(end_a, which)) - row_speed(normal, end_b, twist(end_b, which))
-            for which in (AHEAD, START)
-        )
+        ahead, speed = (row_speed(normal, end_a, which) - row_speed(normal, end_b, which) for which in (AHEAD, START))
         pressing = maximum(-select(hitting, ahead, (ahead - speed) / select(hitting, 1.0, duration)), 0.0)
         size = constraints.pair_size(p)
         # All rebounds of a ball that hits at speed v, and that forces press with acceleration a, take the time
@@ -346,15 +340,3 @@ class FirstHit:
         impacts.watch[0], impacts.hit[0] = numbers[self.WATCH], numbers[self.SLOT]
         root_a, root_b, late = numbers[self.ROOT_A], numbers[self.ROOT_B], numbers[self.LATE]
         impacts.hit_roots[0], impacts.hit_roots[1], impacts.late[0] = root_a, root_b, late
-
-
-def twist(pose: Vec, which: int) -> Vec:
-    """One of the twists of a link's pose: angular velocity and velocity of the origin, in world axes."""
-    start = sum(PLACE) + which * sum(TWIST)
-    return pose[start : start + sum(TWIST)]
-
-
-def velocity_of_point(pose: Vec, point: Vec, which: int) -> Vec:
-    """The velocity (m/s) of a point of a link, by one of the twists of its pose."""
-    (_, origin), (w, u) = split(pose[: sum(PLACE)], *PLACE), split(twist(pose, which), *TWIST)
-    return point_velocity(w, u, origin, point)

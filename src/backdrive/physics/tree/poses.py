@@ -14,6 +14,7 @@ from ...ir import Index, Scalar, ScalarArray, TimedArray, is_constant, loop, mem
 from ..math import spatial as sp
 from ..math.arrays import accumulate, copy, gradient_memory, split, zero
 from ..math.spatial import IDENTITY, MATRIX, VECTOR, Vec
+from ..math.twists import point_velocity
 from .joints import JOINTS, JointModel
 from .tree import LinkConstants, LinkSubset, Tree, accumulate_link
 
@@ -51,7 +52,12 @@ class Pose(NamedTuple):
     def velocity(self, point: Vec, k: int = 0) -> Vec:
         """The velocity (m/s) of the link's point at the world position `point`: ω × (point - origin) + u."""
         angular, linear = self.twists[k]
-        return sp.cross(angular, sp.sub(point, self.origin), linear)
+        return point_velocity(angular, linear, self.origin, point)
+
+    @property
+    def place(self) -> Vec:
+        """The numbers of the pose without its twists: rotation and origin."""
+        return (*self.rotation, *self.origin)
 
 
 def twist_count(record: Vec) -> int:
