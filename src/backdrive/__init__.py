@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from ._version import __version__
 from .contacts import Contacts
 from .gradcheck import GradcheckReport, gradcheck
 from .model import (
@@ -38,12 +39,12 @@ from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed
 from .trajectory import Status, Trajectory
 
-__version__ = "0.1.0"
 __all__ = [
     "MLP", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed",
     "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
     "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider", "Sphere",
-    "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load", "smoothed",
+    "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "__version__", "gradcheck", "load",
+    "smoothed",
 ]  # fmt: skip
 
 _ON_DEMAND = ("control", "envs", "experiments", "identify", "view")  # imported when they are first used

@@ -88,7 +88,7 @@ def require_derivative(
 ) -> None:
     """The derivative in a direction, from a gradient, is that of central differences of one of several steps."""
     exact, least = float((gradient * direction).sum()), max(0.1 * float(gradient.norm()), 1e-3)
-    steps = (1e-5, 1e-6, 1e-7, 1e-8, 1e-9, 1e-4)
+    steps = (1e-5, 1e-6, 1e-7, 3e-8, 1e-8, 1e-9, 3e-5, 3e-6, 3e-7, 1e-4)
     error = least_error(exact, lambda step: along(loss, x, direction, step), steps, least, enough=tolerance)
     assert error < tolerance, f"{name}: {exact} is off by {error}"
 

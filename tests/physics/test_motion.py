@@ -276,7 +276,7 @@ def test_order_of_the_integrators(specialize):
         assert coarse / fine == pytest.approx(ratio, rel=0.02)
 
 
-# ---------------------------------------------------------------------------------------------- dimensions, limits, faults
+# ------------------------------------------------------------------------------------------ dimensions, limits, faults
 
 
 @INTEGRATORS

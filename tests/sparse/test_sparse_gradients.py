@@ -38,7 +38,7 @@ def loss_of(simulator, values, weights):
     return total + 0.3 * (path.v[len(path) // 2] * v).sum(), path
 
 
-def check(simulator, steps, fall, seed, names=PARAMETERS, skip=()):
+def check(simulator, steps, fall, seed, names=PARAMETERS, skip=(), tolerance=TOLERANCE):
     model, generator = simulator.model, torch.Generator().manual_seed(seed)
     values = inputs_of(model, settled(simulator, fall), steps, generator, names)
     weights = [torch.randn(n, generator=generator, dtype=torch.float64) for n in (model.nq, model.nv)]
@@ -54,7 +54,7 @@ def check(simulator, steps, fall, seed, names=PARAMETERS, skip=()):
         def loss(x, name=name):
             return float(loss_of(simulator, values | {name: x}, weights)[0])
 
-        require_derivative(gradient[name], loss, x, direction, TOLERANCE, name)
+        require_derivative(gradient[name], loss, x, direction, tolerance, name)
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2, 3, 4, 5])
@@ -84,12 +84,15 @@ def test_gradients_of_midpoint(dim):
 
 @pytest.mark.parametrize("seed", [3, 4, 6])
 def test_gradients_of_boxes_at_rest(seed):
-    """Where all contacts press, and most of them stick. (Positions are at a switch wherever one looks.)"""
+    """Where all contacts press, and most of them stick. (Positions are at a switch wherever one looks.)
+
+    Steps of 1e-8 are needed to stay on one side of a switch: rounding leaves five digits of the difference.
+    """
     model = pile(20, seed=seed, kinds=("box",))
     # As many sweeps in every step: differences see where one more is made.
     solver = bd.ProjectedGaussSeidel(iterations=40, tolerance=1e-14)
     simulator = bd.Simulator(model, 0.005, sparse=True, solver=solver)
-    check(simulator, steps=2, fall=250, seed=5, names=("mass", "friction", "gravity"), skip=("q",))
+    check(simulator, steps=2, fall=250, seed=5, names=("mass", "friction", "gravity"), skip=("q",), tolerance=1e-5)
 
 
 @pytest.mark.parametrize("seed", range(3, 9))

@@ -112,7 +112,9 @@ class BackwardSweep:
         if rows.constants_bar is not None:
             self.constants_bar = gradient_memory(rows.constants_bar, tree.nconst)
             self.moments_bar = memory((tree.nlink + 1) * BODY)
-            zero(tree.nconst, all_elements(self.constants_bar))
+            whole = all_elements(self.constants_bar)
+            assert whole is not None
+            zero(tree.nconst, whole)
             zero((tree.nlink + 1) * BODY, self.moments_bar)
 
     def cut(self, number: Index, steps: Index, truncate: Index) -> None:
@@ -147,5 +149,7 @@ class BackwardSweep:
 
     def finish_constants(self) -> None:
         if self.rows.constants_bar is not None:
+            assert self.constants_bar is not None
+            assert self.moments_bar is not None
             bodies_adjoint(self.tree, self.moments_bar, self.constants_bar)
             copy(self.tree.nconst, self.constants_bar, self.rows.constants_bar)

@@ -12,7 +12,8 @@ from ..math.spatial import Vec
 from . import tables
 
 
-class ChainSegment(NamedTuple):
+@dataclass(frozen=True)
+class ChainSegment:
     """A part of the kinematic chain of a link: where its single coordinates of v are listed, how many they are, and the
     first coordinate of the floating root that follows (-1 if there is none)."""
 

@@ -54,6 +54,6 @@ def power_of_forces(constraints: Constraints, outcome: ConstraintOutcome, forces
             total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limits is not None:
         for r in loop(outcome.first_contact):
-            bar = forces_bar.at(constraints.nslot * FORCE)[problem.slot[r]]
-            total[0] = total[0] + problem.impulse[r] * bar
+            single_bar = forces_bar.at(constraints.nslot * FORCE)[problem.slot[r]]
+            total[0] = total[0] + problem.impulse[r] * single_bar
     return total[0]

@@ -16,7 +16,7 @@ from ..tree.poses import Pose, pose_of
 from .solids import ShapeRecord, Solid
 
 if TYPE_CHECKING:
-    from ..constraints.rows import Constraints
+    from ..constraints.constraints import Constraints
 
 
 def length(a: Vec) -> Scalar:

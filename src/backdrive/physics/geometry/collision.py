@@ -25,7 +25,7 @@ from .reach import in_reach
 from .solids import ACTIVE, CONTACT_POINT, CONTACT_RECORD, FAR
 
 if TYPE_CHECKING:
-    from ..constraints.rows import Constraints
+    from ..constraints.constraints import Constraints
 
 MARGIN = 0.1
 """Contact points are active below this gap, relative to the size of the pair's smaller shape, plus the distance by

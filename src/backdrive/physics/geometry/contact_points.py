@@ -9,7 +9,7 @@ from ..math.spatial import Vec
 from .solids import ACTIVE, CONTACT_RECORD, GAP, ContactPoint
 
 if TYPE_CHECKING:
-    from ..constraints.rows import Constraints
+    from ..constraints.constraints import Constraints
 
 
 class ContactPoints:

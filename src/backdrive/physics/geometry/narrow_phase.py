@@ -17,7 +17,7 @@ from .pairs import PAIRS, Kinds
 from .solids import ContactPoint, Hull, ShapePair, ShapeRecord, Solid
 
 if TYPE_CHECKING:
-    from ..constraints.rows import Constraints
+    from ..constraints.constraints import Constraints
 
 
 def place_solid(kind: ShapeKind, record: Vec, pose: Vec) -> Solid:

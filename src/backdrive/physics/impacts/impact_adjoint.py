@@ -126,8 +126,8 @@ class ImpactTiming:
 
     def add_constants(self, tree: Tree, gap_bar: Scalar, constants_bar: ScalarArray | None) -> None:
         """Add the cotangents of the constants that follow from that of the gap."""
-        if self.gap_constants is not None:
-            total, own = all_elements(constants_bar), all_elements(self.gap_constants)
+        total, own = all_elements(constants_bar), all_elements(self.gap_constants)
+        if total is not None and own is not None:
             for k in loop(tree.nconst):
                 total[k] = total[k] + select(gap_bar == 0.0, 0.0, gap_bar * own[k])  # there may be no gap yet
 

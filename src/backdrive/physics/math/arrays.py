@@ -5,11 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ...ir import Index, Mask, Masked, Scalar, ScalarArray, is_constant, loop, memory, select, workspace
+from ...ir import Index, IndexArray, Mask, Masked, Scalar, ScalarArray, is_constant, loop, memory, select, workspace
 from .spatial import Vec
 
 
-def zero(n: Index, array: ScalarArray, where: Mask = True) -> None:
+def zero(n: Index, array: ScalarArray | IndexArray, where: Mask = True) -> None:
     """array[:n] = 0, in the lanes of the mask `where`."""
     for k in loop(n):
         array[k] = 0.0 if where is True else select(where, 0.0, array[k])

@@ -92,9 +92,9 @@ def sweep(problem: ContactProblem, impulse: ScalarArray, active: Mask) -> None:
         row = problem.delassus.W.at(r * n)
         total[0] = problem.b[r] + problem.compliance[r] * impulse[r]
         for m in loop(n // TILE):
-            w, x = row.get(m, TILE), impulse.get(m, TILE)
+            w, tile = row.get(m, TILE), impulse.get(m, TILE)
             for k in range(TILE):
-                total[0] = total[0] + w[k] * x[k]
+                total[0] = total[0] + w[k] * tile[k]
         speed = total[0]
         low, high = bounds(problem, impulse, r)
         x = impulse[r]

@@ -153,7 +153,8 @@ class PivotPath:
             for k in loop(n):
                 pivots_now, before = turning & (next_row[0] == to_float(k)), active_set[k]
                 side[0] = select(pivots_now, before, side[0])
-                code = select((before != FREE) & self._is_idle(k), -before, next_code[0])
+                switches = self._is_idle(k) & (before != FREE)
+                code = select(switches, -before, next_code[0])
                 active_set[k] = select(pivots_now, code, before)
         self._correct(n, r)
 
