@@ -33,7 +33,7 @@ KIND = {2: Kind.PLANAR, 3: Kind.FREE}  # the joint of every body, by the dimensi
 
 @dataclass(frozen=True)
 class BodyForm:
-    """What the equations of a body depend on.
+    """Settings on which the equations of a body depend.
 
     bounces: whether restitution counts, so that twists before the step are needed. wrenches: whether there are any.
     """

@@ -24,7 +24,7 @@ from .shapes import to_solid
 
 @dataclass(frozen=True)
 class PairForm:
-    """What the equations of a pair of shapes depend on.
+    """Settings on which the equations of a pair of shapes depend.
 
     kinds: of the two shapes. motion: numbers of a body's place and twists. boxes: whether both hulls are boxes in 3D.
     """

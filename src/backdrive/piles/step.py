@@ -35,8 +35,8 @@ Array = np.ndarray
 
 
 class PileInputs(NamedTuple):
-    """What a step starts from: the state q [nq], v [nv], wrenches [6 nbody] or None, and the impulses of the step
-    before or None."""
+    """The inputs of a step: the state q [nq], v [nv], wrenches [6 nbody] or None, and the impulses of the step before
+    or None."""
 
     q: Array
     v: Array
@@ -61,8 +61,8 @@ class PlacedShapes(NamedTuple):
 
 @dataclass
 class PileStep:
-    """A step: the state after it, the impulses from which the next one starts, and its status; and what its derivative
-    reads, in the memory that the step was given.
+    """A step: the state after it, the impulses from which the next one starts, and its status; and the intermediate
+    results that its derivative reads, in the memory that the step was given.
 
     points [slot + 1, CONTACT_RECORD]: contact points of all slots of `pairs`. features: of every `ClassPairs`.
     """
@@ -125,7 +125,7 @@ class Engine:
     def forward(
         self, memory: Memory, near: BroadPhase, constants: PileConstants, inputs: PileInputs, keep: bool = False
     ) -> PileStep:
-        """One step; keep: its derivative is expected, so the solver keeps what that needs."""
+        """One step; keep: its derivative is expected, and the solver keeps its intermediate results."""
         free = self.free_motion(memory, constants, inputs.q, inputs.v, inputs.wrench)
         solids, boxes = self.place_shapes(memory, constants, free, near.boxes)
         placed = PlacedShapes(free, solids)

@@ -159,6 +159,6 @@ class ConstantsCotangent:
 
 
 def inputs_of(a: WorldRows, t: int, state: WorldState) -> PileInputs:
-    """What step t starts from."""
+    """The inputs of step t: the state, and the wrenches of that step."""
     wrench = np.ascontiguousarray(a["wrenches"][t]) if "wrenches" in a else None
     return PileInputs(state.q, state.v, wrench, state.warm)
