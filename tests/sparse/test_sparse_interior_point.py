@@ -11,12 +11,12 @@ from backdrive.differences import along, least_error
 from backdrive.physics.constraints.delassus import Delassus
 from backdrive.physics.scheme import RigidContact, Scheme
 from backdrive.physics.solvers import SOLVERS
-from backdrive.piles.rollout import PileWorld
 from backdrive.piles.solvers import PILE_SOLVERS, pile_solver
 from backdrive.piles.solvers.interior_point import solve
 from backdrive.piles.solvers.pivoting import solve_by_pivoting
 from backdrive.piles.solvers.sparse_delassus import SparseDelassus
-from backdrive.piles.step import Engine
+from backdrive.piles.step import Engine, WorldState
+from backdrive.piles.world import PileWorld
 
 SOLVER = bd.InteriorPoint()
 
@@ -266,13 +266,12 @@ def test_the_same_bits_whatever_the_lanes(dim):
         engine = Engine(
             model, 0.01, Scheme(bd.SemiImplicitEuler(), RigidContact(SOLVER)), 2, 64, False, False, lanes=lanes
         )
-        world, warm = PileWorld(engine, None, model.constants), None
-        q, v = model.q0.copy(), model.v0.copy()
+        world, state = PileWorld(engine, None, model.constants), WorldState(model.q0.copy(), model.v0.copy(), None)
         for _ in range(25):
-            outcome = world.forward({}, 0, q, v, warm)
-            q, v, warm = outcome.q, outcome.v, outcome.impulses
-        ends.append((q, v, outcome.status))
-    assert outcome.contacts.count > 15
+            step = world.forward({}, 0, state)
+            state = step.after
+        ends.append((state.q, state.v, step.status))
+    assert step.contacts.count > 15
     for q, v, status in ends[1:]:
         assert np.array_equal(q, ends[0][0]) and np.array_equal(v, ends[0][1]) and status == ends[0][2]
 

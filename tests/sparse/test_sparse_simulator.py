@@ -9,8 +9,8 @@ from piles import pile, settled
 
 import backdrive as bd
 from backdrive.physics.scheme import RigidContact, Scheme
-from backdrive.piles.rollout import PileWorld
-from backdrive.piles.step import Engine
+from backdrive.piles.step import Engine, WorldState
+from backdrive.piles.world import PileWorld
 
 
 def test_auto_takes_it_for_many_free_bodies():
@@ -104,13 +104,12 @@ def test_the_same_bits_whatever_the_lanes(dim):
     scheme, ends = Scheme(bd.SemiImplicitEuler(), RigidContact(bd.ProjectedGaussSeidel(iterations=10))), []
     for lanes in (1, 4, 8):
         engine = Engine(model, 0.01, scheme, 2, 64, False, False, lanes=lanes)
-        world, warm = PileWorld(engine, None, model.constants), None
-        q, v = model.q0.copy(), model.v0.copy()
+        world, state = PileWorld(engine, None, model.constants), WorldState(model.q0.copy(), model.v0.copy(), None)
         for _ in range(20):
-            outcome = world.forward({}, 0, q, v, warm)
-            q, v, warm = outcome.q, outcome.v, outcome.impulses
-        ends.append((q, v, outcome.status))
-    assert outcome.contacts.count > 20
+            step = world.forward({}, 0, state)
+            state = step.after
+        ends.append((state.q, state.v, step.status))
+    assert step.contacts.count > 20
     for q, v, status in ends[1:]:
         assert np.array_equal(q, ends[0][0]) and np.array_equal(v, ends[0][1])
         assert status == ends[0][2]

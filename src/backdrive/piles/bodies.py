@@ -31,7 +31,7 @@ from .records import RecordLayout
 
 @dataclass(frozen=True)
 class BodyForm:
-    """What the equations of a body depend on.
+    """Settings on which the equations of a body depend.
 
     bounces: whether restitution counts, so that twists before the step are needed. wrenches: whether there are any.
     """
@@ -56,7 +56,8 @@ class BodyForm:
 
     @property
     def motion(self) -> int:
-        """Numbers of `Pose`."""
+        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and if contacts bounce,
+        with that of the velocity before the step."""
         return pose_size(2 if self.bounces else 1)
 
     @functools.cached_property

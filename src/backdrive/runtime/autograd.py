@@ -24,7 +24,7 @@ from .transforms import plain_backward, plain_call, traced, transformed
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:
-    from ..piles.rollout import RolloutRecord
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 
@@ -102,7 +102,7 @@ class _EvaluateOnce(torch.autograd.Function):
 
 
 def _keep(
-    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: RolloutRecord | None
+    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: PileRecord | None
 ) -> None:
     outputs = {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
     Residuals.of(request, dict(zip(request.names, tensors)), outputs, record).save(ctx)
@@ -124,7 +124,7 @@ class _Vjp(torch.autograd.Function):
     """The vector-Jacobian product as a function of its own: for torch.func, and to refuse second derivatives."""
 
     @staticmethod
-    def forward(request: Request, wanted: str, record: RolloutRecord | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(request: Request, wanted: str, record: PileRecord | None, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(request.names, tensors))
         return tuple(execute.vjp(request, given, wanted.split(","), record).values())
 
@@ -146,7 +146,7 @@ def _apply_flat(request: Request, wanted: str, *tensors: Tensor) -> tuple[Tensor
     return _Vjp.apply(request, wanted, None, *tensors)
 
 
-def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: RolloutRecord | None) -> Tensors:
+def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: PileRecord | None) -> Tensors:
     """`execute.vjp` as a function of torch.autograd."""
     results = _Vjp.apply(request.renamed(tensors), ",".join(wanted), record, *tensors.values())
     return {bar.name: x for (bar, _), x in zip(request.cotangents(tensors, wanted), results, strict=True)}

@@ -17,7 +17,7 @@ from .report import nothing_to_report, report_motion, require_finite
 from .request import Request
 
 if TYPE_CHECKING:
-    from ..piles.rollout import RolloutRecord
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 """Tensors by the names of their arguments in `schema.signatures`."""
@@ -25,7 +25,7 @@ Tensors = dict[str, Tensor]
 
 def evaluate(
     request: Request, tensors: Mapping[str, Tensor], keep_steps: bool = False
-) -> tuple[Tensors, RolloutRecord | None]:
+) -> tuple[Tensors, PileRecord | None]:
     """The results of a form, in the order of its signature, and a record for `vjp`.
 
     The record is what a rollout of one big world found on its way and its states do not tell: None for all others.
@@ -50,7 +50,7 @@ def evaluate(
 
 
 def vjp(
-    request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str], record: RolloutRecord | None = None
+    request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str], record: PileRecord | None = None
 ) -> Tensors:
     """The cotangents of a form's inputs, in the order of its signature: a vector-Jacobian product.
 

@@ -29,7 +29,7 @@ from .residuals import Residuals, refuse_second_derivatives, wanted_cotangents
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:
-    from ..piles.rollout import RolloutRecord
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 
@@ -39,7 +39,7 @@ def evaluate(request: Request, tensors: Tensors) -> Sequence[Tensor]:
     return torch.ops.backdrive.evaluate(*_flat(request, tensors))
 
 
-def vjp(request: Request, tensors: Tensors, wanted: Sequence[str], record: RolloutRecord | None) -> Tensors:
+def vjp(request: Request, tensors: Tensors, wanted: Sequence[str], record: PileRecord | None) -> Tensors:
     """`execute.vjp` as an operator; it cannot use a record."""
     results = torch.ops.backdrive.vjp(*_flat(request, tensors), ",".join(wanted))
     return {bar.name: x for (bar, _), x in zip(request.cotangents(tensors, wanted), results, strict=True)}

@@ -12,10 +12,10 @@ from ..schema.signatures import Role
 from .request import Request
 
 if TYPE_CHECKING:
-    from ..piles.rollout import RolloutRecord
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
-Vjp = Callable[[Request, Tensors, tuple[str, ...], "RolloutRecord | None"], Mapping[str, Tensor]]
+Vjp = Callable[[Request, Tensors, tuple[str, ...], "PileRecord | None"], Mapping[str, Tensor]]
 """`execute.vjp`, as it is or as a function that torch records."""
 
 
@@ -28,10 +28,10 @@ class Residuals(NamedTuple):
 
     request: Request
     tensors: Tensors
-    record: RolloutRecord | None = None
+    record: PileRecord | None = None
 
     @staticmethod
-    def of(request: Request, inputs: Tensors, outputs: Tensors, record: RolloutRecord | None) -> Residuals:
+    def of(request: Request, inputs: Tensors, outputs: Tensors, record: PileRecord | None) -> Residuals:
         kept: Tensors = {}
         for a in request.adjoint().reads:
             if a.role is Role.COTANGENT:
