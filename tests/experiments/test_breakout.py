@@ -1,12 +1,12 @@
 """breakout: what a frame shows is what the game knows, the scene moves as the game does, the paddle is learned."""
 
-import json
 import sys
 
 import matplotlib
 import numpy as np
 import pytest
 import torch
+from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import Run
@@ -279,17 +279,13 @@ def test_it_is_in_the_registry():
 def test_the_experiment(game, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "QUICK", experiment.Settings((20, 60), 1, 1, 100, (60, 100), 0))
     monkeypatch.setattr(dqn, "available", lambda: False)
-    lines: list[str] = []
-    run = Run(tmp_path, quick=True, log=lines.append)
-    experiments.find("breakout").run(run)
-    written = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    assert written["complete"] is True
-    assert {"paddle.png", "scores.png", "results.json"} <= {path.name for path in run.files}
+    run = quick_run("breakout", tmp_path)
+    assert {"paddle.png", "scores.png", "results.json"} <= run.names
     assert any(path.stem == "game" and path.stat().st_size > 1000 for path in run.files)
-    found = written["results"]["games"]["arrival"]
+    found = run.results["games"]["arrival"]
     assert set(found) == {"20", "60"}
     assert found["60"]["mean_score"] == np.mean(found["60"]["scores"]) and found["60"]["frames"] == [100]
-    assert any("stable-baselines3" in line for line in lines)
+    assert any("stable-baselines3" in line for line in run.lines)
 
 
 def test_a_part_that_fails_is_recorded_and_the_rest_goes_on(tmp_path):

@@ -7,6 +7,7 @@ import sys
 import matplotlib
 import pytest
 import torch
+from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import Experiment, Run
@@ -95,12 +96,8 @@ def test_chain_mass(tmp_path, monkeypatch):
 
     monkeypatch.setattr(chain_mass, "QUICK", chain_mass.Settings((2, 5), 3, 1, 3, (1, 2), 1))
     monkeypatch.setattr(chain_mass, "film", lambda run, world: None)
-    lines = []
-    run = Run(tmp_path, quick=True, log=lines.append)
-    experiments.find("chain-mass").run(run)
-    written = results(tmp_path)
-    found = written["results"]
-    assert written["complete"] is True
+    run = quick_run("chain-mass", tmp_path)
+    found = run.results
     for links in ("2", "5"):
         assert found["random_starts"][links]["fit"]["found"] == 3
         assert found["random_starts"][links]["fit"]["largest_relative_error"] < 1e-3
@@ -116,7 +113,7 @@ def test_chain_mass(tmp_path, monkeypatch):
     assert found["link_by_link"]["gradients_wrong"] == 0
     assert len(found["run_time"]["seconds_of_30_updates"]["links"]["analytic"]) == 2
     assert {path.name for path in run.files} >= {"figure_1.png", "starts.png", "noise.png", "results.json"}
-    assert any("to 0.1 % in 3 of 3 starts" in line for line in lines)
+    assert any("to 0.1 % in 3 of 3 starts" in line for line in run.lines)
 
 
 def test_the_chain_is_the_papers(tmp_path):
