@@ -43,10 +43,10 @@ from pathlib import Path
 SOURCE = Path(__file__).parents[1] / "src" / "backdrive"
 
 LAYERS = (
-    ("ir",), ("backends",), ("schema",), ("model",), ("physics",), ("piles",), ("runtime",),
+    ("ir",), ("backends",), ("schema",), ("model",), ("physics",), ("piles",), ("policy",), ("runtime",),
     (
-        "simulator", "trajectory", "contacts", "policy", "camera", "gradcheck", "smoothing", "differences", "progress",
-        "threads",
+        "adjoints", "simulator", "simulator_settings", "trajectory", "contacts", "camera", "gradcheck", "smoothing",
+        "differences", "progress", "threads",
     ),
     ("control",), ("identify",), ("learn",), ("view",), ("envs",), ("scale",), ("experiments",), ("cli",),
 )  # fmt: skip

@@ -32,9 +32,8 @@ from .model import (
     Weld,
     load,
 )
-from .physics.integrators.integrate import Midpoint, SemiImplicitEuler
-from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
-from .physics.solvers.interior_point import InteriorPoint
+from .physics.integrators import Midpoint, SemiImplicitEuler
+from .physics.solvers import InteriorPoint, ProjectedGaussSeidel
 from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed
@@ -44,7 +43,8 @@ __all__ = [
     "MLP", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed",
     "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
     "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider", "Sphere",
-    "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "gradcheck", "load", "smoothed",
+    "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "__version__", "gradcheck", "load",
+    "smoothed",
 ]  # fmt: skip
 
 _ON_DEMAND = ("control", "envs", "experiments", "identify", "view")  # imported when they are first used

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from .model import Model, checks
-from .physics.constraints.constrain import FORCE
+from .physics.constraints.forces import FORCE
 
 if TYPE_CHECKING:
     from .simulator import Simulator
@@ -34,7 +34,7 @@ class Contacts:
     @classmethod
     def of_all_pairs(cls, simulator: Simulator, numbers: Tensor) -> Contacts:
         """From what `contact.add_forces` wrote."""
-        model, tables = simulator.model, simulator._program.tables
+        model, tables = simulator.model, simulator._program.kernels.tables
         assert tables is not None
         forces, single = numbers.split([tables.nslot * FORCE, tables.nsingle], -1)
         shapes = model.pairs[tables.pair_of_slot]

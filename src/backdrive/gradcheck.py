@@ -11,13 +11,16 @@ from torch import Tensor
 
 from .differences import smooth_slope
 from .model import State
-from .runtime.autograd import unchecked_parameters
-from .simulator import Simulator
+from .schema.state import NAMES
+from .simulator import RolloutArguments, Simulator
 from .trajectory import Trajectory
 
 Inputs = dict[str, Tensor]
-Function = Callable[[Inputs], tuple[Tensor, Tensor, Tensor]]
-"""A value, or one for each row of the inputs; the modes (which contacts and limits act); how large the terms add up."""
+Evaluation = tuple[Tensor, Tensor, Tensor]
+"""A value, or one for each row of the inputs; its active sets (`Status.modes`); the sum of the terms' magnitudes."""
+Function = Callable[[Inputs, bool], Evaluation]
+"""Of the inputs, and whether parameters are checked: differences about a value at the border of what is possible, as an
+armature of zero is, step beyond it."""
 
 STEPS = (1e-4, 1e-5, 1e-6)  # of differences, relative to an input, in the order in which they are tried
 ROUNDING = 1e-9  # a change of a value that is smaller, relative to its terms, is not known to six digits
@@ -96,8 +99,7 @@ def gradcheck(
     generator = generator or torch.Generator().manual_seed(0)
     with torch.no_grad():
         path = simulator.rollout(state, controls, steps=steps, wrenches=wrenches, parameters=parameters)
-    q, v = state
-    inputs: Inputs = {"q": q, "v": v}
+    inputs: Inputs = dict(zip(NAMES, state, strict=True))
     if controls is not None:
         inputs["controls"] = controls
     if wrenches is not None:
@@ -105,16 +107,16 @@ def gradcheck(
     inputs |= {f"parameter {name}": x.to(torch.float64) for name, x in (parameters or {}).items()}
     inputs = {name: x.detach() for name, x in inputs.items()}
 
-    def path_of(x: Inputs) -> Trajectory:
+    def path_of(x: Inputs, check: bool) -> Trajectory:
         values = {name.removeprefix("parameter "): y for name, y in x.items() if name.startswith("parameter ")}
-        return simulator.rollout(
-            State(x["q"], x["v"]), x.get("controls"), steps=steps, wrenches=x.get("wrenches"), parameters=values
-        )
+        state = State(*(x[name] for name in NAMES))
+        given = RolloutArguments(state, x.get("controls"), steps, x.get("wrenches"), values)
+        return simulator._rollout(given, check_parameters=check)
 
     weights = [torch.randn(y.shape, generator=generator, dtype=torch.float64) for y in (path.q, path.v)]
 
-    def loss_of(x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-        path = path_of(x)
+    def loss_of(x: Inputs, check: bool) -> Evaluation:
+        path = path_of(x, check)
         terms = torch.cat([(y * w).flatten() for y, w in zip((path.q, path.v), weights, strict=True)])
         return terms.sum(), path.status.modes.flatten(), terms.detach().abs().sum()
 
@@ -148,9 +150,10 @@ def _check_steps(
             values[key] = x.repeat(times, *[1] * (x.ndim - 1)) if batched else x
     weights = [torch.randn(flat[k].shape, generator=generator, dtype=torch.float64) for k in ("q", "v")]
 
-    def step_of(x: Inputs) -> tuple[Tensor, Tensor, Tensor]:
+    def step_of(x: Inputs, check: bool) -> Evaluation:
         controls, wrenches = (x[k].unsqueeze(0) if k in x else None for k in ("controls", "wrenches"))
-        one = simulator.rollout(State(x["q"], x["v"]), controls, steps=1, wrenches=wrenches, parameters=values)
+        given = RolloutArguments(State(*(x[name] for name in NAMES)), controls, 1, wrenches, values)
+        one = simulator._rollout(given, check_parameters=check)
         terms = torch.cat([one.q[1] * weights[0], one.v[1] * weights[1]], -1)
         return terms.sum(-1), one.status.modes[0], terms.detach().abs().sum(-1)
 
@@ -169,7 +172,7 @@ def _compare(
     """
     leaves = {name: inputs[name].clone().requires_grad_() for name in names}
     with torch.enable_grad():
-        value, modes, terms = function({**inputs, **leaves})
+        value, modes, terms = function({**inputs, **leaves}, True)
         gradients = torch.autograd.grad(value.sum(), list(leaves.values()))
     value = value.detach()
     rows = value.shape
@@ -179,7 +182,7 @@ def _compare(
         scale = _scale(x)
         direction = torch.randn(x.shape, generator=generator, dtype=torch.float64) * scale
         adjoint = _by_rows(gradient * direction, rows).sum(-1)
-        with torch.no_grad(), unchecked_parameters():
+        with torch.no_grad():
             moved = partial(_perturbed, function, inputs, name, direction)
             difference, switched, step = smooth_slope(moved, modes, STEPS)
         size = torch.stack([adjoint.abs(), difference.abs(), 0.1 * scale * _by_rows(gradient, rows).norm(dim=-1)])
@@ -195,7 +198,7 @@ def _by_rows(x: Tensor, rows: torch.Size) -> Tensor:
 
 
 def _perturbed(function: Function, inputs: Inputs, name: str, direction: Tensor, e: float) -> tuple[Tensor, Tensor]:
-    value, modes, _ = function({**inputs, name: inputs[name] + e * direction})
+    value, modes, _ = function({**inputs, name: inputs[name] + e * direction}, False)
     return value, modes
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from .model import State, checks
 from .physics.policy import HEAD, LAYER, LINEAR, RELU, ROWS, TANH
 from .physics.tree.poses import POSE
+from .schema.state import NAMES, STATE
 
 if TYPE_CHECKING:
     from .model import Model
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 Sensor = str | tuple[str, str]
 """``"q"``, ``"v"``, or of a body: ``("rotation" | "position" | "angular_velocity" | "velocity", its name)``."""
 
-STATE = ("q", "v")
 ACTIVATIONS = {"tanh": TANH, "relu": RELU}
 OUTPUTS = {"linear": LINEAR, "tanh": TANH}
 COMPILED_WEIGHTS = 30_000  # compiled="auto": up to so many a kernel evaluates them, beyond torch does
@@ -45,7 +45,7 @@ class MLP(nn.Module):
 
     def __init__(
         self, sizes: Sequence[int], *, activation: str = "tanh", output: str = "linear", bias: bool = True,
-        sensors: Sequence[Sensor] = STATE, compiled: bool | str = "auto", dtype: torch.dtype = torch.float64,
+        sensors: Sequence[Sensor] = NAMES, compiled: bool | str = "auto", dtype: torch.dtype = torch.float64,
         generator: torch.Generator | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
@@ -99,6 +99,11 @@ class MLP(nn.Module):
                 x = x.tanh() if kind == "tanh" else x.relu()
         return x
 
+    @property
+    def table_size(self) -> int:
+        """The numbers of `table`."""
+        return sum((n + self.bias) * -(-m // ROWS) * ROWS for n, m in itertools.pairwise(self.sizes))
+
     def table(self) -> Tensor:
         """The weights as kernels read them, differentiable: of each layer [rows / ROWS, columns, ROWS], flat."""
         parts = []
@@ -134,9 +139,12 @@ class View:
         self.poses: list[tuple[int, int]] = []
         self.names: list[tuple[str, int]] = []
         count = itertools.count()
+        sizes = {field.name: int(getattr(model, field.size)) for field in STATE}
+        starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0)))
+        nstate = sum(sizes.values())
         for sensor in sensors:
-            if isinstance(sensor, str) and sensor in STATE:
-                start, size = (0, model.nq) if sensor == "q" else (model.nq, model.nv)
+            if isinstance(sensor, str) and sensor in sizes:
+                start, size = starts[sensor], sizes[sensor]
                 self.state += [(next(count), start + k) for k in range(size)]
                 self.names.append((sensor, size))
             else:
@@ -145,20 +153,22 @@ class View:
                 self.names.append((f"{sensor[0]} of {sensor[1]}", len(places)))
         self.size = len(self.state) + len(self.poses)
         order = sorted((*((n, place) for n, place in self.state), *((n, -1 - place) for n, place in self.poses)))
-        self.in_order = self.state == [(k, k) for k in range(model.nq + model.nv)] and not self.poses
-        start = model.nq + model.nv
-        self._places = torch.tensor([place if place >= 0 else start - 1 - place for _, place in order])
+        self.in_order = self.state == [(k, k) for k in range(nstate)] and not self.poses
+        self._places = torch.tensor([place if place >= 0 else nstate - 1 - place for _, place in order])
 
-    def observe(self, q: Tensor, v: Tensor, poses: Tensor | None) -> Tensor:
-        """[..., size] of q [..., nq], v [..., nv] and flat poses [..., nlink * 18] (None if there are none to see)."""
-        numbers = torch.cat([q, v] if poses is None else [q, v, poses], -1)
+    def observe(self, state: Sequence[Tensor], poses: Tensor | None) -> Tensor:
+        """[..., size] of a state [..., n] and flat poses [..., npose] (None if no sensor sees poses)."""
+        numbers = torch.cat(tuple(state) if poses is None else (*state, poses), -1)
         return numbers if self.in_order else numbers.index_select(-1, self._places)
 
-    def pull_back(self, bar: Tensor, numbers: int) -> Tensor:
-        """The gradient with respect to (q, v, poses) [..., numbers] from that with respect to the observations."""
-        if self.in_order:
-            return bar
-        return bar.new_zeros(*bar.shape[:-1], numbers).index_add_(-1, self._places, bar)
+    def vjp(self, bar: Tensor, sizes: Sequence[int]) -> tuple[Tensor, ...]:
+        """The cotangents of the state (and of the poses) from that of the observations [..., size].
+
+        sizes: of the fields of the state, and of the poses if some sensor sees them.
+        """
+        if not self.in_order:
+            bar = bar.new_zeros(*bar.shape[:-1], sum(sizes)).index_add_(-1, self._places, bar)
+        return bar.split(list(sizes), -1)
 
 
 def _body_places(model: Model, sensor: Any) -> Iterator[int]:

@@ -4,62 +4,51 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from .contacts import Contacts
+from .adjoints import Checkpoint, Truncated, require_count, rollout_settings
 from .model import Model, State
-from .physics.constraints.constrain import RigidContact
-from .physics.integrators.integrate import Integrator, Midpoint, SemiImplicitEuler
-from .physics.solvers.gauss_seidel import ProjectedGaussSeidel
-from .physics.solvers.interior_point import InteriorPoint
-from .physics.solvers.solve import Solver
-from .physics.step import Scheme
-from .physics.tree.poses import POSE
+from .physics import integrators, solvers
+from .physics.integrators import Integrator, SemiImplicitEuler
+from .physics.scheme import RigidContact, Scheme
+from .physics.solvers import ProjectedGaussSeidel, Solver
 from .policy import MLP, Policy, Sensor
-from .runtime import autograd as operators
-from .runtime import closed_loop
-from .runtime import execute as evaluation
+from .runtime import autograd, closed_loop, execute
+from .runtime.along_path import PlanarAngles
 from .runtime.call import Call
-from .runtime.program import Program, has_restitution
-from .runtime.tangent import Tangent, euler_jacobians, step_jacobians
+from .runtime.jacobians import StepPoint, euler_jacobians, step_jacobians
+from .runtime.motion import Motion
+from .runtime.program import Program, ProgramSettings
+from .runtime.report import NotFiniteError, require_finite
+from .runtime.request import Request
+from .runtime.tangent import Tangent
+from .runtime.transforms import plain_call, values_visible
 from .schema import layout
-from .trajectory import Trajectory
+from .schema.signatures import FORWARD, INVERSE, ONE_STEP, ROLLOUT, TRACKING, RolloutSettings
+from .schema.state import state_names
+from .simulator_settings import FIXED, SimulatorSettings
+from .trajectory import RolloutInputs, Trajectory
 
-IMPACT_LINKS = 64  # up to so many, impacts="auto" makes bounces exact
-SPARSE_BODIES = 24  # from so many on, sparse="auto" takes the sparse form
-SPARSE_SOLVER = ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)  # its default
+__all__ = ["Checkpoint", "Simulator", "Truncated"]
 
-
-@dataclass(frozen=True)
-class Checkpoint:
-    """Keep the state of every `every`-th step only (and of the last); the backward pass computes the others again.
-
-    Memory falls by the factor `every`, the backward pass takes about a third longer. The trajectory has the kept
-    states. At each of them the contact solver starts afresh, so that the steps between are computed again bit by bit:
-    to its tolerance, the motion is that of a rollout without.
-    """
-
-    every: int
-
-    def __post_init__(self) -> None:
-        _require_count("Checkpoint(every=...)", self.every)
+SPARSE_SOLVER = ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)  # the default of the sparse form
+_PATH, _LAST = state_names("path_"), state_names("last_")
 
 
-@dataclass(frozen=True)
-class Truncated:
-    """Cut the backward pass every `steps` steps: gradients pass back over at most that many.
+class RolloutArguments(NamedTuple):
+    """The arguments of `Simulator.rollout`."""
 
-    For chaotic motion, where the gradient over long times grows beyond use.
-    """
-
-    steps: int
-
-    def __post_init__(self) -> None:
-        _require_count("Truncated(steps)", self.steps)
+    state: State
+    controls: Tensor | None = None
+    steps: int | None = None
+    wrenches: Tensor | None = None
+    parameters: Mapping[str, Tensor] | None = None
+    adjoint: Checkpoint | Truncated | None = None
+    policy: Policy | None = None
+    inputs: Tensor | None = None
 
 
 class Simulator(nn.Module):
@@ -96,73 +85,40 @@ class Simulator(nn.Module):
         super().__init__()
         if not isinstance(model, Model):
             raise TypeError(f"model must be a backdrive Model (Scene.build() or load()), got {type(model).__name__}")
-        if isinstance(dt, bool) or not isinstance(dt, (int, float)) or not (math.isfinite(dt) and dt > 0):
-            raise ValueError(f"dt must be a positive number of seconds, got {dt!r}")
-        if dtype not in (torch.float64, torch.float32):
-            raise TypeError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
+        settings = SimulatorSettings(
+            dt, impacts, pyramid, bounce_threshold, dtype, threads, specialize, nonfinite, sparse
+        )  # fmt: skip
         if integrator is None:
             integrator = SemiImplicitEuler()
-        if not isinstance(integrator, SemiImplicitEuler | Midpoint):
-            raise TypeError(f"integrator must be SemiImplicitEuler() or Midpoint(), got {integrator!r}")
-        if solver is not None and not isinstance(solver, InteriorPoint | ProjectedGaussSeidel):
-            raise TypeError(f"solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got {solver!r}")
-        if impacts not in (True, False, "auto"):
-            raise ValueError(f"impacts must be True, False or 'auto', got {impacts!r}")
-        if impacts is True and dtype != torch.float64:
-            raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {dtype}")
-        if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
-            raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
-        number = isinstance(bounce_threshold, (int, float)) and not isinstance(bounce_threshold, bool)
-        if not number or not bounce_threshold >= 0:  # nor NaN
-            raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {bounce_threshold!r}")
-        self.pyramid, self.bounce_threshold = pyramid, bounce_threshold
-        if threads is not None:
-            _require_count("threads", threads)
-        if specialize not in (True, False, "auto"):
-            raise ValueError(f"specialize must be True, False or 'auto', got {specialize!r}")
+        integrators.check(integrator)
+        if solver is not None:
+            solvers.check(solver)
+        settings.check()
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
-        if nonfinite not in ("raise", "mark"):
-            raise ValueError(f"nonfinite must be 'raise' or 'mark', got {nonfinite!r}")
-        if sparse not in (True, False, "auto"):
-            raise ValueError(f"sparse must be True, False or 'auto', got {sparse!r}")
-        if impacts is True and sparse is True:
-            raise ValueError("impacts=True and sparse=True: the sparse form takes plain steps, impacts=False")
-        if impacts == "auto":
-            few = sparse is not True and model.nlink <= IMPACT_LINKS
-            impacts = few and has_restitution(model) and dtype == torch.float64
-        wanted = model.nlink >= SPARSE_BODIES and not impacts if sparse == "auto" else bool(sparse)
-        reason = _not_sparse(model) if wanted else None
-        if sparse is True and reason is not None:
-            raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
+        self.pyramid, self.bounce_threshold = pyramid, bounce_threshold
         self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
-        self.sparse = wanted and reason is None
-        self.impacts = bool(impacts)
+        self.impacts = settings.choose_impacts(model)
+        self.sparse = settings.choose_sparse(model, self.impacts)
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
         self._make_program()
 
     def _make_program(self) -> None:
         self._tangent = Tangent(self.model)
         self._body_links = self.model.body_link.tolist()
-        self._angles = _planar_angles(self.model) if self.model.dim == 2 else []
+        self._angles = PlanarAngles(self.model)
         scheme = Scheme(self.integrator, RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts))
-        self._program = Program(
-            self.model,
-            self.dt,
-            scheme,
-            self.pyramid // 2,
-            self.dtype,
-            self.threads,
-            self.specialize,
-            self.nonfinite,
-            self.sparse,
+        directions = self.pyramid // 2
+        settings = ProgramSettings(
+            self.dt, scheme, directions, self.dtype, self.threads, self.specialize, self.nonfinite, self.sparse
         )
+        self._program = Program(self.model, settings)
 
     def __getstate__(self) -> dict[str, Any]:
         """Compiled code is not copied or pickled: the copy makes its own, from the cache."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_program", "_tangent", "_body_links", "_angles")}
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _FIXED and "_program" in self.__dict__:
+        if name in FIXED and "_program" in self.__dict__:
             raise AttributeError(f"{name} is fixed: the kernels were made for it. Make another Simulator")
         super().__setattr__(name, value)
 
@@ -171,7 +127,7 @@ class Simulator(nn.Module):
         self._make_program()
 
     def extra_repr(self) -> str:
-        constrained = self._program.tables is not None or self.sparse
+        constrained = self._program.kernels.tables is not None or self.sparse
         solver = f"{self.solver!r}, " if constrained else ""
         return f"{self.model!r}, dt={self.dt:g}, {solver}{self.integrator!r}, {self.dtype}"
 
@@ -193,14 +149,26 @@ class Simulator(nn.Module):
         """
         usual = wrench is None and parameters is None and isinstance(state, State)
         if usual and all(isinstance(x, Tensor) for x in (*state, control)):
-            after = operators.quick_step(self._program, state.q, state.v, cast(Tensor, control))
+            after = autograd.quick_step(self._program, state, cast(Tensor, control))
             if after is not None:
                 return State(*after)
         call = Call(self._program, state, parameters)
-        controls, wrenches = call.controls(control), call.wrenches(wrench)
-        wrenches = None if wrenches is None else wrenches.unsqueeze(0)
-        _, q, v = call.evaluate("rollout", controls.unsqueeze(0), wrenches, operators.ONE_STEP)
-        return State(*call.finished(q, v, dim=0))
+        return State(*call.finished(*self._one_step(call, call.controls(control), call.wrenches(wrench)), dim=0))
+
+    def _one_step(self, call: Call, control: Tensor, wrench: Tensor | None) -> list[Tensor]:
+        """The fields of the state after a step, [B, n]."""
+        wrenches = None if wrench is None else wrench.unsqueeze(0)
+        given = {"controls": control.unsqueeze(0), "wrenches": wrenches}
+        outputs = self._evaluate(call, *call.request(ROLLOUT, ONE_STEP, **given))
+        return [outputs[name] for name in _LAST]
+
+    def _evaluate(self, call: Call, request: Request, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Run a form; inputs that are not finite are reported by the names and places that the user knows."""
+        try:
+            return autograd.evaluate(request, tensors)
+        except NotFiniteError:
+            call.report()
+            raise
 
     def rollout(
         self, state: State, controls: Tensor | None = None, *, steps: int | None = None,
@@ -223,46 +191,35 @@ class Simulator(nn.Module):
         usual = isinstance(state, State) and all(x is None for x in others)
         if usual and all(isinstance(x, Tensor) for x in (*state, controls)):
             u = cast(Tensor, controls)
-            outcome = operators.quick_rollout(self._program, state.q, state.v, u)
-            if outcome is not None:
-                status, last_q, last_v, q, v = outcome
+            motion = autograd.quick_rollout(self._program, state, u)
+            if motion is not None:
                 u = u.unsqueeze(1) if u.ndim == 2 else u
-                return Trajectory(self, q, v, State(last_q, last_v), status, 1, len(u), None, "", u, None)
-        call = Call(self._program, state, parameters)
-        over_time = (("controls", controls), ("wrenches", wrenches), ("inputs", inputs))
-        given = {name: call.length(name, x) for name, x in over_time if x is not None}
-        if policy is not None and controls is not None:
-            raise ValueError("rollout takes controls or a policy, got both")
-        if inputs is not None and not isinstance(policy, MLP):
-            raise ValueError("inputs are for an MLP: any other policy gets what it needs by itself, from state and t")
-        if steps is None:
-            if not given:
-                raise ValueError("rollout needs controls [T, B, nu], wrenches [T, B, nbody, k], or steps=T")
-            steps = next(iter(given.values()))
-        _require_count("steps", steps)
-        for name, length in given.items():
-            if length != steps:
-                raise ValueError(f"{name} are for {length} steps, but the rollout is of {steps}")
-        if adjoint is not None and not isinstance(adjoint, Checkpoint | Truncated):
-            raise TypeError(f"adjoint must be Checkpoint(every) or Truncated(steps), got {adjoint!r}")
-        every = min(adjoint.every, steps) if isinstance(adjoint, Checkpoint) else 1
-        truncate = adjoint.steps if isinstance(adjoint, Truncated) else 0
-        settings = [steps, every, truncate, 1]
-        w = call.wrenches(wrenches, steps)
-        if policy is None:
-            u = call.controls(controls, steps)
-            status, last_q, last_v, path_q, path_v = call.evaluate("rollout", u, w, settings)
+                return Trajectory(self, motion, RolloutInputs(RolloutSettings(len(u)), u))
+        return self._rollout(
+            RolloutArguments(state, controls, steps, wrenches, parameters, adjoint, policy, inputs)
+        )  # fmt: skip
+
+    def _rollout(self, given: RolloutArguments, check_parameters: bool = True) -> Trajectory:
+        """check_parameters: refuse impossible values, as a negative mass is."""
+        call = Call(self._program, given.state, given.parameters, check_parameters)
+        settings = rollout_settings(given.adjoint, _length(call, given))
+        steps, wrenches = settings.steps, call.wrenches(given.wrenches, settings.steps)
+        if given.policy is None:
+            controls = call.controls(given.controls, steps)
+            request = call.request(ROLLOUT, settings, controls=controls, wrenches=wrenches)
+            outputs = self._evaluate(call, *request)
+            path, last = (tuple(outputs[name] for name in names) for names in (_PATH, _LAST))
+            motion = Motion(path, last, outputs["status"])
         else:
-            outcome = closed_loop.rollout(self._program, call, policy, inputs, w, steps, every, truncate)
-            status, last_q, last_v, path_q, path_v, u = outcome
-        q, v, status = call.finished(path_q, path_v, status, dim=1)
-        last = State(*call.finished(last_q, last_v, dim=0))
-        return Trajectory(self, q, v, last, status, every, steps, call.constants, call.names, u, w)
+            motion, controls = closed_loop.rollout(call, given.policy, given.inputs, wrenches, settings)
+        *states, status = call.finished(*motion.path, motion.status, dim=1)
+        motion = Motion(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
+        return Trajectory(self, motion, RolloutInputs(settings, controls, wrenches, call.constants, call.parameters))
 
     def observe(self, state: State, sensors: Sequence[Sensor] = ("q", "v")) -> Tensor:
         """What an `MLP` with these sensors sees of a state, [B, n], differentiable: see `MLP`."""
         call = Call(self._program, state, None)
-        (seen,) = call.finished(closed_loop.observe(self._program, call.q, call.v, sensors), dim=0)
+        (seen,) = call.finished(closed_loop.observe(self._program, call.state, sensors), dim=0)
         return seen
 
     def track(
@@ -278,25 +235,25 @@ class Simulator(nn.Module):
         """
         call, model = Call(self._program, state, parameters), self.model
         steps = call.length("controls", controls)
-        _require_count("steps", steps)
+        require_count("steps", steps)
         with torch.no_grad():
-            u = call.controls(controls, steps)
-            K = call.tensor("gains", gains, (model.nu, 2 * model.nv), steps).flatten(-2)
-            origin_q = call.tensor("origin.q", origin.q, (model.nq,), steps)
-            origin_v = call.tensor("origin.v", origin.v, (model.nv,), steps)
+            given = {"controls": call.controls(controls, steps)}
+            given["gains"] = call.tensor("gains", gains, (model.nu, 2 * model.nv), steps).flatten(-2)
+            for name, x, n in zip(State._fields, origin, self._program.state_sizes, strict=True):
+                given[f"origin_{name}"] = call.tensor(f"origin.{name}", x, (n,), steps)
             unlimited = torch.full((model.nu,), math.inf, dtype=self.dtype)
-            low, high = (-unlimited, unlimited) if limits is None else limits
-            bounds = [call.tensor(f"limits: {x}", y, (model.nu,)) for x, y in (("low", low), ("high", high))]
-            given = {name: x for name, x in call.given.items() if not name.startswith("limits")}
-            if self.nonfinite == "raise" and operators.values_visible(given.values()):
-                evaluation.require_finite(given)
-            program = self._program.number
-            q, v, used, status = evaluation.track(
-                program, call.q, call.v, u, K, origin_q, origin_v, bounds[0], bounds[1], call.constants, call.names
-            )
-            q, v, status, out = call.finished(q, v, status, used, dim=1)
-        last = State(q[-1], v[-1])
-        return Trajectory(self, q, v, last, status, 1, steps, call.constants, call.names, used, None), out
+            bounds = (-unlimited, unlimited) if limits is None else limits
+            finite = dict(call.given)
+            for name, x in zip(("low", "high"), bounds, strict=True):
+                given[name] = call.tensor(f"limits: {name}", x, (model.nu,))
+            if self.nonfinite == "raise" and values_visible(finite.values()):
+                require_finite(finite)
+            settings = RolloutSettings(steps)
+            outputs = execute.track(*call.request(TRACKING, settings, **given))
+            used = outputs["used"]
+            *path, status, out = call.finished(*(outputs[x] for x in _PATH), outputs["status"], used, dim=1)
+        motion = Motion(tuple(path), tuple(x[-1] for x in path), status)
+        return Trajectory(self, motion, RolloutInputs(settings, used, None, call.constants, call.parameters)), out
 
     def linearize(
         self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
@@ -308,18 +265,16 @@ class Simulator(nn.Module):
         """
         call = Call(self._program, state, parameters)
         with torch.no_grad():
-            controls = call.controls(control).unsqueeze(0)
-            step = (self._program.number, self._tangent, call.q, call.v, controls)
-            constants = (call.constants, call.names)
-            euler = isinstance(self.integrator, SemiImplicitEuler) and not self.impacts and not self.sparse
-            euler = euler and self.model.nv > 0 and operators.plain_call()
+            u = call.controls(control)
+            euler = self.integrator.has_jacobian_kernel and not self.impacts and not self.sparse
+            euler = euler and self.model.nv > 0 and plain_call()
             jacobians = euler_jacobians if euler else step_jacobians
+            at = StepPoint(self._program, self._tangent, call.state, u, call.constants, call.parameters)
             found = None
-            if not self._tangent.quaternions and not self.sparse and operators.plain_call():
-                found = jacobians(*step, call.q, *constants)  # without turns, it does not matter where the step ends
-            if found is None or not _all_finite(call.q, call.v, controls, found[0]):  # which the step reports on
-                _, after, _ = call.evaluate("rollout", controls, None, operators.ONE_STEP)
-                found = jacobians(*step, after, *constants)
+            if not self._tangent.quaternions and not self.sparse and plain_call():
+                found = jacobians(at, call.state[0])  # without turns, it does not matter where the step ends
+            if found is None or not _all_finite(*call.state, u, found[0]):  # which the step reports on
+                found = jacobians(at, self._one_step(call, u, None)[0])
             A, B = call.finished(*found, dim=0)
         return A, B
 
@@ -331,8 +286,9 @@ class Simulator(nn.Module):
     ) -> Tensor:  # fmt: skip
         """v̇ [B, nv]: M(q) v̇ = τ(q, v, u) - c(q, v), springs, dampers and motors included."""
         call = Call(self._program, state, parameters)
-        outcome = call.evaluate("forward", call.controls(control), call.wrenches(wrench))
-        return call.finished(*outcome, dim=0)[0]
+        controls, wrenches = call.controls(control), call.wrenches(wrench)
+        outputs = self._evaluate(call, *call.request(FORWARD, controls=controls, wrenches=wrenches))
+        return call.finished(outputs["vdot"], dim=0)[0]
 
     def inverse_dynamics(
         self, state: State, acceleration: Tensor, *, parameters: Mapping[str, Tensor] | None = None
@@ -340,111 +296,48 @@ class Simulator(nn.Module):
         """τ [B, nv] = M(q) v̇ + c(q, v): the generalised force that gives v̇ (`acceleration` [B, nv])."""
         call = Call(self._program, state, parameters)
         vdot = call.tensor("acceleration", acceleration, (self.model.nv,))
-        return call.finished(*call.evaluate("inverse", vdot), dim=0)[0]
+        outputs = self._evaluate(call, *call.request(INVERSE, vdot=vdot))
+        return call.finished(outputs["tau"], dim=0)[0]
 
     def mass_matrix(self, state: State, *, parameters: Mapping[str, Tensor] | None = None) -> Tensor:
         """M(q) [B, nv, nv], with the joints' armature."""
         call, nv = Call(self._program, state, parameters), self.model.nv
+        q, v = call.state
         if nv == 0:
-            return call.finished(call.v.new_zeros(call.batch, 0, 0), dim=0)[0]
+            return call.finished(v.new_zeros(call.batch, 0, 0), dim=0)[0]
         constants = call.constants if call.constants is not None else self._program.constants
-        names = ",".join(filter(None, [call.names, "gravity"]))
+        names = ",".join(filter(None, [call.parameters, "gravity"]))
         at = layout.gravity_start(self.model.nlink, self.model.nq, self.model.nu)  # no weight
         weightless = torch.zeros_like(constants[..., at : at + layout.GRAVITY])
         constants = torch.cat([constants[..., :at], weightless, constants[..., at + layout.GRAVITY :]], -1)
         if constants.ndim == 2:
             constants = constants.repeat_interleave(nv, 0)
-        q = call.q.repeat_interleave(nv, 0)
         unit = torch.eye(nv, dtype=self.dtype).repeat(call.batch, 1)
-        zero = torch.zeros_like(unit)
-        (columns,) = call.run("inverse", q, zero, unit, None, constants, self._program.number, names, [])
+        tensors = {"q": q.repeat_interleave(nv, 0), "v": torch.zeros_like(unit), "vdot": unit, "constants": constants}
+        columns = self._evaluate(call, Request(self._program, INVERSE, tuple(tensors), names), tensors)["tau"]
         return call.finished(columns.unflatten(0, (call.batch, nv)), dim=0)[0]
 
-    # ------------------------------------------------------------------------------------------ for trajectories
 
-    def _link_poses(self, q: Tensor, v: Tensor, constants: Tensor | None, names: str) -> tuple[Tensor, ...]:
-        """Rotation (9), position, angular velocity, velocity of every link: [S, (B,) nlink, k] each."""
-        unbatched, device = q.ndim == 2, q.device
-        q, v = q.cpu(), v.cpu()
-        if unbatched:
-            q, v = q.unsqueeze(1), v.unsqueeze(1)
-        (out,) = operators.evaluate("poses", q, v, None, None, constants, self._program.number, names, [])
-        out = out.unflatten(-1, (-1, sum(POSE)))
-        if unbatched:
-            out = out.squeeze(1)
-        return out.to(device).split(list(POSE), -1)
-
-    def _constraint_forces(
-        self, q: Tensor, v: Tensor, controls: Tensor, wrenches: Tensor | None, constants: Tensor | None, names: str
-    ) -> Tensor:
-        """What `contact.write_forces` writes, of a step from each of the states [T, (B,) n]: [T, (B,) size]."""
-        unbatched, device = q.ndim == 2, q.device
-        q, v = q.cpu(), v.cpu()
-        if unbatched:
-            q, v = q.unsqueeze(1), v.unsqueeze(1)
-        (out,) = operators.evaluate("forces", q, v, controls, wrenches, constants, self._program.number, names, [])
-        return (out.squeeze(1) if unbatched else out).to(device)
-
-    def _contacts_of_big_world(
-        self, q: Tensor, v: Tensor, wrenches: Tensor | None, constants: Tensor | None, names: str
-    ) -> Contacts:
-        """As `_constraint_forces`, in the sparse form."""
-        from .piles.forces import contact_forces
-
-        unbatched, device = q.ndim == 2, q.device
-        q, v = q.cpu(), v.cpu()
-        if unbatched:
-            q, v = q.unsqueeze(1), v.unsqueeze(1)
-        no_controls = q.new_zeros(*q.shape[:2], self.model.nu)
-        evaluation.check("forces", self._program.number, (), q, v, no_controls, wrenches, constants)
-        shapes, numbers = contact_forces(self._program, q, v, wrenches, constants, names)
-        numbers = (numbers.squeeze(1) if unbatched else numbers).to(device)
-        return Contacts(self.model, self.dt, shapes, numbers, numbers.flatten(-2)[..., :0])
-
-    def _planar_angle(self, q: Tensor, body: str) -> Tensor:
-        """The angle of a body of a 2D model: the joint angles on the way to it, and those the model was built with."""
-        angle, terms = self._angles[self._body_links[self.model.body_index(body)]]
-        total = q.new_full(q.shape[:-1], angle)
-        for at, sign in terms:
-            total = total + q[..., at] * sign
-        return total
-
-
-def _not_sparse(model: Model) -> str | None:
-    """Why there is no sparse form; None if there is one."""
-    from .piles.tables import unsupported
-
-    if not model.npair:
-        return "nothing can touch in it"
-    return unsupported(model)
-
-
-def _planar_angles(model: Model) -> list[tuple[float, list[tuple[int, float]]]]:
-    """For every link of a 2D model, its angle at q = 0, and the coordinates (with their signs) that add to it."""
-    angles: list[tuple[float, list[tuple[int, float]]]] = []
-    for link, (parent, kind, at) in enumerate(zip(model.parent, model.kind, model.qadr.tolist(), strict=True)):
-        record = model.constants[layout.link_start(link) : layout.link_start(link + 1)]
-        cosine, sine = record[layout.ROTATION], record[layout.ROTATION + 3]
-        angle, terms = angles[parent] if parent >= 0 else (0.0, [])
-        if kind == layout.Kind.HINGE:
-            terms = [*terms, (at, float(record[layout.AXIS + 2]))]
-        elif kind == layout.Kind.PLANAR:
-            terms = [*terms, (at + 2, 1.0)]
-        angles.append((angle + math.atan2(sine, cosine), terms))
-    return angles
-
-
-_FIXED = (
-    "model", "dt", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
-    "nonfinite", "sparse",
-)  # fmt: skip
+def _length(call: Call, given: RolloutArguments) -> int:
+    """The number of steps of a rollout."""
+    over_time = (("controls", given.controls), ("wrenches", given.wrenches), ("inputs", given.inputs))
+    lengths = {name: call.length(name, x) for name, x in over_time if x is not None}
+    if given.policy is not None and given.controls is not None:
+        raise ValueError("rollout takes controls or a policy, got both")
+    if given.inputs is not None and not isinstance(given.policy, MLP):
+        raise ValueError("inputs are for an MLP: any other policy gets what it needs by itself, from state and t")
+    steps = given.steps
+    if steps is None:
+        if not lengths:
+            raise ValueError("rollout needs controls [T, B, nu], wrenches [T, B, nbody, k], or steps=T")
+        steps = next(iter(lengths.values()))
+    require_count("steps", steps)
+    for name, length in lengths.items():
+        if length != steps:
+            raise ValueError(f"{name} are for {length} steps, but the rollout is of {steps}")
+    return steps
 
 
 def _all_finite(*tensors: Tensor) -> bool:
     """Or, if not, that it must be looked at more closely: their sum may overflow."""
     return math.isfinite(sum(float(x.sum()) for x in tensors))
-
-
-def _require_count(name: str, n: object) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {n!r}")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
 
 from .contacts import Contacts
 from .model import Model, State
+from .runtime.along_path import PathStates, constraint_forces, contacts_of_big_world, link_poses
+from .runtime.motion import Motion
+from .schema.signatures import RolloutSettings
 
 if TYPE_CHECKING:
     from .simulator import Simulator
@@ -66,6 +69,19 @@ class Status:
         return f"Status({', '.join(notes)})"
 
 
+class RolloutInputs(NamedTuple):
+    """What a rollout was made of: controls [T, B, nu], wrenches [T, B, 6 nlink], constants [nconst] or [B, nconst].
+
+    constants: None for the model's own. parameters: names of those in the constants, separated by commas.
+    """
+
+    settings: RolloutSettings
+    controls: Tensor
+    wrenches: Tensor | None = None
+    constants: Tensor | None = None
+    parameters: str = ""
+
+
 class Trajectory:
     """States along a rollout, kept every `every` steps (and the last), the first one included.
 
@@ -74,18 +90,21 @@ class Trajectory:
     s.
     """
 
-    def __init__(
-        self, simulator: Simulator, q: Tensor, v: Tensor, last: State, status: Tensor, every: int, steps: int,
-        constants: Tensor | None, parameters: str, controls: Tensor, wrenches: Tensor | None,
-    ) -> None:  # fmt: skip
-        self._controls, self._wrenches = controls, wrenches
-        self._contacts: Contacts | None = None
-        self._simulator, self._constants, self._parameters = simulator, constants, parameters
-        self.q, self.v, self.last = q, v, last
-        self._every, self._count = every, steps
+    def __init__(self, simulator: Simulator, motion: Motion, inputs: RolloutInputs) -> None:
+        self._simulator, self._inputs = simulator, inputs
+        self._path, self.last = State(*motion.path), State(*motion.last)
+        self._numbers = motion.status  # as kernels write it
         self._poses: tuple[Tensor, ...] | None = None
-        self._numbers = status  # as a kernel wrote it
+        self._contacts: Contacts | None = None
         self._status: Status | None = None
+
+    @property
+    def q(self) -> Tensor:
+        return self._path.q
+
+    @property
+    def v(self) -> Tensor:
+        return self._path.v
 
     @property
     def status(self) -> Status:
@@ -97,7 +116,7 @@ class Trajectory:
     @property
     def controls(self) -> Tensor:
         """Of every step, [T, B, nu]; those of a policy are differentiable."""
-        controls = self._controls.squeeze(1) if self.q.ndim == 2 else self._controls
+        controls = self._inputs.controls.squeeze(1) if self.q.ndim == 2 else self._inputs.controls
         return controls.to(self.q.device)
 
     @property
@@ -108,12 +127,14 @@ class Trajectory:
     @property
     def constants(self) -> Tensor:
         """The model's constants with the parameters of this rollout in their places: [nconst] or [B, nconst]."""
-        return self.model.constants_tensor if self._constants is None else self._constants
+        constants = self._inputs.constants
+        return self.model.constants_tensor if constants is None else constants
 
     @property
     def steps(self) -> Tensor:
         """Numbers of the kept steps, [S + 1]"""
-        return torch.arange(len(self)).mul_(self._every).clamp_(max=self._count)
+        settings = self._inputs.settings
+        return torch.arange(len(self)).mul_(settings.every).clamp_(max=settings.steps)
 
     @property
     def time(self) -> Tensor:
@@ -127,12 +148,17 @@ class Trajectory:
         """The state at a kept step: ``path[-1]`` is the last."""
         if index in (-1, len(self) - 1):
             return self.last
-        return State(self.q[index], self.v[index])
+        return State(*(x[index] for x in self._path))
+
+    def _states(self, which: slice = slice(None)) -> PathStates:
+        """Some of the states, with what they are of."""
+        states = tuple(x[which] for x in self._path)
+        return PathStates(self._simulator._program, states, self._inputs.constants, self._inputs.parameters)
 
     def _of_body(self, quantity: int, body: str) -> Tensor:
         link = self._simulator._body_links[self._simulator.model.body_index(body)]
         if self._poses is None:  # (not a cached_property: torch.compile does not know its lock)
-            self._poses = self._simulator._link_poses(self.q, self.v, self._constants, self._parameters)
+            self._poses = link_poses(self._states())
         return self._poses[quantity][..., link, :]
 
     @property
@@ -141,14 +167,15 @@ class Trajectory:
 
         They are computed when they are first asked for, by stepping once more from every state.
         """
-        if self._every != 1:
+        if self._inputs.settings.every != 1:
             raise ValueError("contact forces need all states: this rollout kept only some (adjoint=Checkpoint(...))")
-        given = self._wrenches, self._constants, self._parameters
-        if self._contacts is None and self._simulator.sparse:
-            self._contacts = self._simulator._contacts_of_big_world(self.q[:-1], self.v[:-1], *given)
+        simulator, inputs = self._simulator, self._inputs
+        if self._contacts is None and simulator.sparse:
+            shapes, numbers = contacts_of_big_world(self._states(slice(-1)), inputs.wrenches)
+            self._contacts = Contacts(self.model, simulator.dt, shapes, numbers, numbers.flatten(-2)[..., :0])
         if self._contacts is None:
-            numbers = self._simulator._constraint_forces(self.q[:-1], self.v[:-1], self._controls, *given)
-            self._contacts = Contacts.of_all_pairs(self._simulator, numbers)
+            numbers = constraint_forces(self._states(slice(-1)), inputs.controls, inputs.wrenches)
+            self._contacts = Contacts.of_all_pairs(simulator, numbers)
         return self._contacts
 
     def position(self, body: str) -> Tensor:
@@ -162,9 +189,8 @@ class Trajectory:
 
     def orientation(self, body: str) -> Tensor:
         """3D: unit quaternion [S + 1, B, 4], w first and not negative. 2D: angle in rad [S + 1, B], not wrapped."""
-        model = self._simulator.model
-        if model.dim == 2:
-            return self._simulator._planar_angle(self.q, body)
+        if self.model.dim == 2:
+            return self._simulator._angles.of(self.q, body)
         return quaternion_of(self._of_body(0, body).unflatten(-1, (3, 3)))
 
     def velocity(self, body: str) -> Tensor:
@@ -179,7 +205,7 @@ class Trajectory:
     def __repr__(self) -> str:
         shape = "x".join(str(n) for n in self.q.shape[1:-1])
         batch = f", batch {shape}" if shape else ""
-        return f"Trajectory({self._count} steps of {self._simulator.dt:g} s{batch}, {self.status!r})"
+        return f"Trajectory({self._inputs.settings.steps} steps of {self._simulator.dt:g} s{batch}, {self.status!r})"
 
 
 def quaternion_of(R: Tensor) -> Tensor:

@@ -6,6 +6,7 @@ import os
 import numpy as np
 
 from backdrive.backends import Integer, Ints, Kernel, Number, Rows, Table, run
+from backdrive.backends.llvm_cpu.module import trace
 
 DTYPES = {64: np.float64, 32: np.float32}
 LANES = (1, 2, 4, 8, 16)
@@ -15,6 +16,11 @@ _numbers = itertools.count()
 def make(body, *arguments, unroll=False):
     """A kernel under a key of its own (also in a forked child)."""
     return Kernel("test", arguments, body, unroll=unroll, key=f"{os.getpid()} {next(_numbers)}")
+
+
+def llvm_ir(kernel, bits=64, lanes=4):
+    """The LLVM IR of a kernel."""
+    return trace(kernel, bits, lanes).text()
 
 
 def from_function(function, unroll=False):

@@ -5,9 +5,8 @@ import sys
 
 import numpy as np
 import pytest
-from kernel_helpers import DTYPES, LANES, launch, make
+from kernel_helpers import DTYPES, LANES, launch, llvm_ir, make
 
-from backdrive import backends
 from backdrive import ir as bd
 from backdrive.backends import Integer, Ints, Number, Rows, Table
 from backdrive.ir import Floats, Known, Masked
@@ -188,19 +187,19 @@ def test_any_lane_sees_just_its_pack():
 # ---------------------------------------------------------------------------------------------- subroutines
 
 
-@backends.subroutine("lanes", "table", "ints", "f", "i")
+@bd.subroutine("lanes", "table", "ints", "f", "i")
 def gather(out, table, index, scale, count):
     for k in bd.loop(count):
         out[k] = table[index[k]] * scale + bd.to_float(k)
 
 
-@backends.subroutine("lanes", "lanes", "i")
+@bd.subroutine("lanes", "lanes", "i")
 def twice(a, b, count):
     double(a, b, count)
     double(b, a, count)
 
 
-@backends.subroutine("lanes", "lanes", "i")
+@bd.subroutine("lanes", "lanes", "i")
 def double(a, b, count):
     for k in bd.loop(count):
         b[k] = 2.0 * a[k]
@@ -234,7 +233,7 @@ def test_subroutines(lanes, bits):
         first[:2] = [2 * second[0], 2 * second[1]]
         expected.append([100.0, *first, *second, -1.0])
     assert (y == expected).all()
-    text = kernel.trace(bits, lanes)[0].text()
+    text = llvm_ir(kernel, bits, lanes)
     assert text.count("define internal void @gather") == 1 and text.count("call void @gather") == 2
 
 
@@ -278,7 +277,7 @@ def test_known_tables():
     y = outputs(body, X, Table("table"), x=np.full((5, 1), 2.0), table=table)
     assert (y == [2.0, 0.0, 6.0, 8.0, 2.0, 184.0, 6.0, 188.0]).all()
     kernel = make(lambda x, y: y.put(0, Known(numbers).get(0, 4)), X, Y)
-    assert "load" not in kernel.trace(64, 1)[0].text()
+    assert "load" not in llvm_ir(kernel, 64, 1)
 
 
 def test_masked_arrays():

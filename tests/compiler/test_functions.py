@@ -5,7 +5,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from kernel_helpers import DTYPES, compute, from_function
+from kernel_helpers import DTYPES, compute, from_function, llvm_ir
 
 from backdrive import backends
 from backdrive import ir as bd
@@ -170,7 +170,7 @@ def test_fused_multiply_adds_are_exact(bits, lanes):
 
 def test_which_products_are_fused():
     def count(function):
-        text = from_function(function).trace(64, 4)[0].text()
+        text = llvm_ir(from_function(function), 64, 4)
         return (
             text.count("= call <4 x double> @llvm.fma"),
             text.count("fmul"),
@@ -196,7 +196,7 @@ def test_a_sum_of_two_products_fuses_the_first():
 
 def test_products_are_not_fused_across_regions():
     """Else a product outside a loop would be computed in every iteration."""
-    from kernel_helpers import make
+    from kernel_helpers import llvm_ir, make
 
     def body(x, y, n):
         p = x[0] * x[1]
@@ -204,7 +204,7 @@ def test_products_are_not_fused_across_regions():
             y[i] = p + x[2]
 
     rows = [backends.Rows("x"), backends.Rows("y", writable=True), backends.Integer("n")]
-    text = make(body, *rows).trace(64, 4)[0].text()
+    text = llvm_ir(make(body, *rows), 64, 4)
     assert text.count("fmul") == 1 and "llvm.fma" not in text
 
 

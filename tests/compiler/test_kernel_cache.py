@@ -15,7 +15,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from backdrive.backends import Kernel, Rows, run
+from backdrive.backends import Kernel, LlvmCpu, Rows, run
 from backdrive.backends.llvm_cpu import cache as disk
 from backdrive.backends.llvm_cpu.target import host
 
@@ -275,7 +275,7 @@ def test_what_the_key_depends_on(monkeypatch):
         traced.build(**options)
     assert len(traced) == len(variants)
     other = type(host())(host().triple, host().cpu, host().features + ",+fxsr", host().register_bits)
-    traced.build(target=other)
+    traced.build(backend=LlvmCpu(other))
     assert len(traced) == len(variants) + 1
     monkeypatch.setattr(disk, "_source_hash", lambda: "changed")
     traced.build()
@@ -287,7 +287,7 @@ def test_one_kernel_for_two_targets():
     kernel = Kernel("targets", [Rows("x"), Rows("y", writable=True)], body, key="targets")
     other = type(host())(host().triple, host().cpu, host().features + ",+fxsr", host().register_bits)
     assert kernel.build(lanes=2) is kernel.build(lanes=2)
-    assert kernel.build(lanes=2, target=other) is not kernel.build(lanes=2)
+    assert kernel.build(lanes=2, backend=LlvmCpu(other)) is not kernel.build(lanes=2)
 
 
 def test_the_hash_of_the_source_sees_every_file(tmp_path, monkeypatch):

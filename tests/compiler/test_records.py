@@ -1,8 +1,8 @@
-"""Records that are alike: what is a constant in one is known of all, and wrong use is found out while tracing."""
+"""Homogeneous records: a constant of one record is known for all, and wrong use raises while tracing."""
 
 import numpy as np
 import pytest
-from kernel_helpers import LANES, launch, make
+from kernel_helpers import LANES, launch, llvm_ir, make
 
 from backdrive import ir as bd
 from backdrive.backends import Integer, Rows
@@ -45,7 +45,7 @@ def test_constants_are_not_stored():
         def body(x, y, n):
             sums(x, y, n, array((n + 1) * 3))
 
-        return make(body, X, N, Y).trace(64, 4)[0].text().count("store <4 x double>")
+        return llvm_ir(make(body, X, N, Y), 64, 4).count("store <4 x double>")
 
     assert stores(bd.records) == stores(bd.memory) - 3 - 2
 
@@ -76,7 +76,7 @@ def test_records_may_not_be_written_in_a_branch():
                 array.put(i, (0.0, x[i]))
 
     with pytest.raises(TraceError, match="in a branch"):
-        make(body, X, N, Y).trace(64, 4)
+        llvm_ir(make(body, X, N, Y), 64, 4)
 
 
 @pytest.mark.parametrize("number", [False, True])
@@ -94,7 +94,7 @@ def test_a_constant_of_the_first_pass_only(number):
                 array.put(i, (1.0 if number else x[i],))
 
     with pytest.raises(TraceError, match="in the first pass"):
-        make(body, X, N, Y).trace(64, 4)
+        llvm_ir(make(body, X, N, Y), 64, 4)
 
 
 WRONG = {
@@ -104,11 +104,11 @@ WRONG = {
     "not a constant in a branch": (
         lambda a, x, n: [a.put(i + 1, (x[i],)) for _ in bd.when(n > 99) for i in bd.loop(n)], "read after it"
     ),
-    "any index": (lambda a, x, n: [a.put(i % 2, (x[i],)) for i in bd.loop(n)], "own variable"),
+    "any index": (lambda a, x, n: [a.put(i % 2, (x[i],)) for i in bd.loop(n)], "variable of the innermost"),
     "an outer loop's index": (
-        lambda a, x, n: [a.put(i, (x[j],)) for i in bd.loop(n) for j in bd.loop(n)], "own variable"
+        lambda a, x, n: [a.put(i, (x[j],)) for i in bd.loop(n) for j in bd.loop(n)], "variable of the innermost"
     ),
-    "no loop": (lambda a, x, n: a.put(n, (1.0,)), "own variable"),
+    "no loop": (lambda a, x, n: a.put(n, (1.0,)), "variable of the innermost"),
 }  # fmt: skip
 
 
@@ -127,4 +127,4 @@ def test_wrong_use_is_found_out(what):
             y[i] = array.get(i + 1, 1)[0] + first
 
     with pytest.raises(TraceError, match=message):
-        make(body, X, N, Y).trace(64, 4)
+        llvm_ir(make(body, X, N, Y), 64, 4)

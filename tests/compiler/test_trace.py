@@ -5,23 +5,22 @@ import threading
 
 import numpy as np
 import pytest
-from kernel_helpers import compute, from_function, launch, make
+from kernel_helpers import compute, from_function, launch, llvm_ir, make
 
-from backdrive import backends
 from backdrive import ir as bd
 from backdrive.backends import Integer, Ints, Number, Rows, Table
 from backdrive.ir import Known, TraceError
+from backdrive.ir.arrays import Storage
 from backdrive.ir.fuse import live_nodes
 from backdrive.ir.graph import Graph
-from backdrive.ir.memory import Storage
 
 
 @pytest.fixture
 def graph():
-    class Module:
-        bits, unroll = 64, False
+    class Target:
+        bits, lanes, unroll = 64, 4, False
 
-    with Graph(Module()) as graph:
+    with Graph(Target()) as graph:
         yield graph
 
 
@@ -34,7 +33,7 @@ def integer(graph, name="n"):
 
 
 def trace(body, *arguments, unroll=False):
-    return make(body, *arguments, unroll=unroll).trace(64, 4)[0].text()
+    return llvm_ir(make(body, *arguments, unroll=unroll), 64, 4)
 
 
 X, Y, N = Rows("x"), Rows("y", writable=True), Integer("n")
@@ -123,7 +122,7 @@ def test_nothing_is_shared_out_of_a_closed_region():
             y[2] = a * a  # shared with the one before
 
     kernel = make(body, X, Y, N)
-    assert kernel.trace(64, 1)[0].text().count("fmul") == 2
+    assert llvm_ir(kernel, 64, 1).count("fmul") == 2
     for n, expected in ((0, [7, 9, 7]), (1, [9, 9, 7]), (2, [9, 9, 9])):
         y = np.full((3, 3), 7.0)
         launch(kernel, 3, x=np.full((3, 1), 3.0), y=y, n=n)
@@ -321,7 +320,7 @@ def test_unrolled_workspace_inside_a_rolled_loop():
 
 
 def test_wrong_arguments_of_subroutines():
-    @backends.subroutine("lanes", "table", "ints", "f", "i")
+    @bd.subroutine("lanes", "table", "ints", "f", "i")
     def work(a, t, k, x, i):
         a[0] = t[0] + x
 
@@ -348,14 +347,14 @@ def test_wrong_arguments_of_subroutines():
         (4, lambda x, y, t, k, n: x[0]),
         (4, lambda x, y, t, k, n: 1.5),
     ]:
-        with pytest.raises(TraceError, match="wants an argument of kind"):
+        with pytest.raises(TraceError, match="expects an argument of kind"):
             calls((place, wrong))
     with pytest.raises(TraceError, match="takes 5 arguments, got 2"):
         trace(lambda x: work(x, x), X)
 
 
 def test_subroutines_have_no_workspaces_and_capture_no_values():
-    @backends.subroutine("lanes")
+    @bd.subroutine("lanes")
     def allocates(a):
         a[0] = bd.memory(1)[0]
 
@@ -365,7 +364,7 @@ def test_subroutines_have_no_workspaces_and_capture_no_values():
     def body(x, y):
         secret = x[0] * 2.0
 
-        @backends.subroutine("lanes")
+        @bd.subroutine("lanes")
         def captures(a):
             a[0] = secret + 1.0
 

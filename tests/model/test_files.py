@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import backdrive.model as bd
-from backdrive.model import files
+from backdrive.model.files import read
 
 
 def random_scene(seed: int, dim: int, coordinates: str = "reduced") -> bd.Scene:
@@ -321,7 +321,7 @@ def test_what_a_file_cannot_have_is_not_written(tmp_path):
 def test_huge_files_are_refused(tmp_path, monkeypatch):
     file = tmp_path / "world.json"
     random_scene(0, 2).save(file)
-    monkeypatch.setattr(files, "LARGEST_FILE", 100)
+    monkeypatch.setattr(read, "LARGEST_FILE", 100)
     with pytest.raises(ValueError, match="larger than"):
         bd.Scene.load(file)
 

@@ -1,4 +1,4 @@
-"""What collision sees of shapes: records, and the vertices, faces and edges of hulls."""
+"""The tables that collision reads of shapes: records, and the vertices, faces and edges of hulls."""
 
 import math
 
@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from records import shape_records
 
 import backdrive.model as bd
-from backdrive.model.geometry import CYLINDER_SIDES
-from backdrive.model.hull import HULL_VERTICES, HullTables, convex_tables
+from backdrive.model.hull import CYLINDER_SIDES, HULL_VERTICES, HullTables, convex_tables
 from backdrive.schema import layout
 from backdrive.schema.layout import ShapeKind
 

@@ -5,7 +5,7 @@ from records import kinematics, motor_records
 
 import backdrive.model as bd
 from backdrive.model import Kind
-from backdrive.model.links import Link, pack
+from backdrive.model.links import LinkSpec, WorldParts, pack
 from backdrive.model.rotations import from_quaternion
 from backdrive.schema import layout
 
@@ -430,8 +430,8 @@ def test_an_impossible_inertia_can_be_accepted():
 
 
 def test_an_armature_can_carry_a_massless_body():
-    rotor = Link(-1, Kind.HINGE, "rotor", "axle", axis=np.array([0.0, 0.0, 1.0]), armature=0.1)
-    assert pack(3, [rotor], [], np.zeros(3)).nv == 1
+    rotor = LinkSpec(-1, Kind.HINGE, "rotor", "axle", axis=np.array([0.0, 0.0, 1.0]), armature=0.1)
+    assert pack(WorldParts(3, [rotor], [], np.zeros(3))).nv == 1
 
 
 def test_massless_links_between_joints(robot):

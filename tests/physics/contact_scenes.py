@@ -11,7 +11,7 @@ from models import random_inertia, random_quaternion
 from torch import Tensor
 
 import backdrive as bd
-from backdrive.physics.geometry.collision import PAIRS
+from backdrive.physics.geometry.pairs import PAIRS
 
 SOLVERS = {"gauss-seidel": bd.ProjectedGaussSeidel(), "interior-point": bd.InteriorPoint()}
 INTEGRATORS = {"euler": bd.SemiImplicitEuler(), "midpoint": bd.Midpoint()}
@@ -66,8 +66,8 @@ def ground(dim: int, gravity: tuple[float, ...] | None = None, **material: float
 def rolled(model: bd.Model, dt: float, **options) -> bd.Simulator:
     """Kernels that know all kinds of pairs of shapes, also those that the model has not: all models share them."""
     sim = bd.Simulator(model, dt, specialize=False, **options)
-    tables = sim._program.tables
-    sim._program.tables = tables._replace(kinds=tuple(range(len(PAIRS[model.dim]))))
+    kernels = sim._program.kernels
+    kernels.tables = kernels.tables._replace(kinds=tuple(range(len(PAIRS[model.dim]))))
     return sim
 
 

@@ -1,4 +1,4 @@
-"""Every gradient is that of central differences: of steps, rollouts, dynamics and poses, to every input."""
+"""Gradients of steps, rollouts, dynamics and poses, with respect to every input, agree with central differences."""
 
 import pytest
 import torch
@@ -83,7 +83,7 @@ def test_rollouts_of_every_joint(seed, integrator):
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 @pytest.mark.parametrize("displacement", [0.0, 1e-5, 1e-3, 0.1])
 def test_rollouts_near_rest(displacement, integrator):
-    """Springs relaxed, nothing moves: where formulas for rotations divide by their angle."""
+    """At rest with relaxed springs, rotation angles are zero, and the formulas that divide by them use their series."""
     model = random_tree(("free", "ball", "hinge", "ball"), seed=1)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     inputs = inputs_of(model)
@@ -94,7 +94,7 @@ def test_rollouts_near_rest(displacement, integrator):
 
 @pytest.mark.parametrize(("seed", "dim", "integrator"), [(0, 3, INTEGRATORS[0]), (1, 2, INTEGRATORS[1])])
 def test_specialised_rollouts(seed, dim, integrator):
-    """Differences by the rolled kernels, gradients by those of the model."""
+    """Gradients by specialised kernels agree with differences by rolled ones."""
     model = all_joints(seed, dim)
     inputs = inputs_of(model, seed)
     rolled, special = (
@@ -115,14 +115,13 @@ def test_rollouts_of_robots(name):
     check_gradient(rollout_loss(sim, 2), inputs_of(model, scale=0.5, steps=2, parameters=names))
 
 
-# ---------------------------------------------------------------------------------------------- ways to pass things
+# ---------------------------------------------------------------------------------------------- ways to pass inputs
 
 
 @pytest.mark.parametrize("specialize", [False, True])
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 def test_shared_parameters(integrator, specialize):
-    """Their gradient is the sum over environments of the gradients of parameters of their own; all else stays as it
-    is."""
+    """The gradient of shared parameters is the sum of those of parameters per environment; nothing else changes."""
     if specialize and integrator == INTEGRATORS[1]:
         pytest.skip("one specialised model is enough")
     model = all_joints(2)
@@ -141,7 +140,7 @@ def test_shared_parameters(integrator, specialize):
 
 
 def test_without_parameters_and_without_batch():
-    """The gradient to state, controls and wrenches does not depend on what else is passed."""
+    """Gradients with respect to state, controls and wrenches do not depend on which other inputs are given."""
     model = all_joints(2)
     sim, inputs = bd.Simulator(model, DT, specialize=False), inputs_of(model)
     names = ("q", "v", "controls", "wrenches")
@@ -158,8 +157,7 @@ def test_without_parameters_and_without_batch():
 
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 def test_one_parameter_at_a_time(integrator):
-    """Gradients of single parameters are those of all of them together, in the specialised kernels too (2D: they are
-    small)."""
+    """The gradient of one parameter is the same alone and with all others; in specialised kernels too (2D: small)."""
     model = all_joints(1, dim=2)
     inputs = inputs_of(model)
     together = autograd(rollout_loss(bd.Simulator(model, DT, integrator=integrator, specialize=False)), inputs)
@@ -212,7 +210,7 @@ def mass_matrix_loss(sim):
 
 
 def pose_loss(sim, quantity):
-    """Of the poses of all bodies along a short rollout."""
+    """A loss on the poses of all bodies along a short rollout."""
 
     def loss(inputs):
         state, controls, wrenches, parameters = split(inputs)
@@ -287,12 +285,12 @@ def test_specialised_dynamics_and_poses(dim):
             torch.testing.assert_close(mine[name], right[name], rtol=1e-10, atol=1e-12 * scale)
 
 
-# ---------------------------------------------------------------------------------------------- by torch
+# ---------------------------------------------------------------------------------------------- torch gradcheck
 
 
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 def test_gradcheck_of_torch(integrator):
-    """Of a step, and of a rollout of five steps; with parameters."""
+    """`torch.autograd.gradcheck` of a step and of a rollout of five steps, with parameters."""
     model = random_tree(("free", "ball", "hinge", "slider"), seed=22)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     x = {n: t.requires_grad_() for n, t in inputs_of(model, steps=5).items()}

@@ -1,4 +1,4 @@
-"""Contacts of hulls: against brute-force separating axes, MuJoCo, closed forms, differences; floats against kernels."""
+"""Contact points of hulls: against brute-force separating axes, MuJoCo, closed forms, differences; and of kernels."""
 
 import itertools
 import os
@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from backdrive.backends import Integer, Kernel, Rows, Table, run
 from backdrive.ir import Floats, vjp
 from backdrive.model.hull import convex_tables
-from backdrive.physics.geometry.hull_pairs import BIAS, EDGES, INCIDENT
-from backdrive.physics.geometry.solid_pairs import PAIRS_SOLID
+from backdrive.physics.geometry.pairs import PAIRS
+from backdrive.physics.geometry.pairs.hulls import BIAS, EDGES, INCIDENT
 from backdrive.physics.geometry.solids import FAR, Hull, Solid
 from backdrive.schema.layout import ShapeKind
 
 SPHERE, CAPSULE, CYLINDER, HULL, PLANE = ShapeKind
+PAIRS_SOLID = {kinds: pair for kinds, pair in PAIRS[3].items() if HULL in kinds or kinds == (CYLINDER, CYLINDER)}
 I = np.eye(3)
 seeds = st.integers(0, 2**32 - 1)
 
@@ -85,13 +86,13 @@ def turned(rng):
     return Q * np.linalg.det(Q)
 
 
-def touches(kinds, a, b, tables_a=BOX, tables_b=BOX):
+def contact_points(kinds, a, b, tables_a=BOX, tables_b=BOX):
     """All slots, used or not."""
     pair = PAIRS_SOLID[kinds]
     found = pair.contacts(a, b, pair.search(a, b, hull(tables_a), hull(tables_b)))
     assert len(found) == pair.slots
     for t in found:
-        assert np.isfinite([t.gap, *t.point, *t.normal]).all()
+        assert np.isfinite(t.numbers).all()
         assert np.linalg.norm(t.normal) == pytest.approx(1.0)
     return found
 
@@ -101,7 +102,7 @@ def used(found):
 
 
 def corners(found, decimals=9):
-    return sorted(tuple(np.round(t.point, decimals) + 0.0) for t in used(found))
+    return sorted(tuple(np.round(t.position, decimals) + 0.0) for t in used(found))
 
 
 # ---------------------------------------------------------------------------------------------- references
@@ -180,7 +181,7 @@ def near(rng, tables_a, tables_b, kinds=(HULL, HULL), depth=0.2):
 
 
 def check_gap(kinds, a, b, tables_a, tables_b):
-    found = used(touches(kinds, a, b, tables_a, tables_b))
+    found = used(contact_points(kinds, a, b, tables_a, tables_b))
     hulls = [s._replace(size=tuple(factors(k, s.size))) for k, s in zip(kinds, (a, b), strict=True)]
     truth = separation(*hulls, tables_a, tables_b)
     slack = 3 * BIAS * max(max(s.size) for s in hulls)
@@ -227,7 +228,7 @@ def test_boxes_exactly_stacked(lift, side):
     """Four corners, whichever face they share."""
     sign, axis = side
     center = sign * (1.0 + lift) * I[axis]
-    found = touches((HULL, HULL), solid(center), solid(np.zeros(3)))
+    found = contact_points((HULL, HULL), solid(center), solid(np.zeros(3)))
     assert [t.gap for t in found] == pytest.approx([lift] * 4, abs=1e-15)
     assert all(np.allclose(t.normal, sign * I[axis]) for t in found)
     across = [k for k in range(3) if k != axis]
@@ -241,29 +242,29 @@ def test_a_resting_box_keeps_its_corners(seed, noise):
     rng = np.random.default_rng(seed)
     tilt = np.eye(3) + noise * np.cross(I, rng.normal(size=3))
     for size in (1.0, 0.3):
-        exact = touches((HULL, HULL), solid((0, 0, 0.5 + size / 2), I, (size,) * 3), solid(np.zeros(3)))
+        exact = contact_points((HULL, HULL), solid((0, 0, 0.5 + size / 2), I, (size,) * 3), solid(np.zeros(3)))
         center = np.array([0, 0, 0.5 + size / 2]) + noise * rng.normal(size=3)
-        found = touches((HULL, HULL), solid(center, tilt, (size,) * 3), solid(np.zeros(3)))
+        found = contact_points((HULL, HULL), solid(center, tilt, (size,) * 3), solid(np.zeros(3)))
         for t, u in zip(exact, found, strict=True):
             assert abs(t.gap - u.gap) < 10 * noise + 1e-12
-            np.testing.assert_allclose(t.point, u.point, rtol=0, atol=10 * noise + 1e-12)
+            np.testing.assert_allclose(t.position, u.position, rtol=0, atol=10 * noise + 1e-12)
             np.testing.assert_allclose(t.normal, u.normal, rtol=0, atol=10 * noise + 1e-12)
 
 
 def test_overlaps_of_faces():
     on = solid(np.zeros(3))
     # shifted along both sides: a corner of each, and two crossings
-    found = touches((HULL, HULL), solid((0.3, 0.4, 0.99)), on)
+    found = contact_points((HULL, HULL), solid((0.3, 0.4, 0.99)), on)
     xs, ys = (-0.2, 0.5), (-0.1, 0.5)
     np.testing.assert_allclose(corners(found), [(x, y, 0.495) for x in xs for y in ys], atol=1e-12)
     assert [t.gap for t in found] == pytest.approx([-0.01] * 4)
     # planks across each other
-    found = touches((HULL, HULL), solid((0, 0, 0.1), I, (2, 0.2, 0.1)), solid(np.zeros(3), I, (0.3, 2, 0.1)))
+    found = contact_points((HULL, HULL), solid((0, 0, 0.1), I, (2, 0.2, 0.1)), solid(np.zeros(3), I, (0.3, 2, 0.1)))
     xs, ys = (-0.15, 0.15), (-0.1, 0.1)
     np.testing.assert_allclose(corners(found), [(x, y, 0.05) for x in xs for y in ys], atol=1e-12)
     # equal squares, turned: four of the eight corners of their overlap, a quarter turn apart
-    found = touches((HULL, HULL), solid((0, 0, 1), about(2, 0.5)), on)
-    points = np.array([t.point for t in used(found)])
+    found = contact_points((HULL, HULL), solid((0, 0, 1), about(2, 0.5)), on)
+    points = np.array([t.position for t in used(found)])
     assert len(points) == 4
     np.testing.assert_allclose(points.mean(0), (0, 0, 0.5), atol=1e-12)
 
@@ -271,28 +272,28 @@ def test_overlaps_of_faces():
 @pytest.mark.parametrize("turn", [0.0, 0.1, np.pi / 4, 1.2])
 def test_a_cylinder_stands_and_lies_on_a_box(turn):
     wide = solid(np.zeros(3), I, (2.0, 2.0, 1.0))
-    found = touches((CYLINDER, HULL), solid((0, 0, 1.0), about(2, turn), (0.3, 1.0, 0)), wide, PRISM, BOX)
-    points = np.array([t.point for t in used(found)])
+    found = contact_points((CYLINDER, HULL), solid((0, 0, 1.0), about(2, turn), (0.3, 1.0, 0)), wide, PRISM, BOX)
+    points = np.array([t.position for t in used(found)])
     assert len(points) == 4
     np.testing.assert_allclose([t.gap for t in found], 0.0, atol=1e-12)
     np.testing.assert_allclose(np.linalg.norm(points[:, :2], axis=1), 0.3, rtol=1e-9)
     assert np.abs(points.mean(0)[:2]).max() < 0.02
     lying = solid((0, 0, 0.8), about(2, turn) @ about(1, np.pi / 2), (0.3, 1.0, 0))
-    resting = [t for t in touches((CYLINDER, HULL), lying, wide, PRISM, BOX) if abs(t.gap) < 1e-9]
+    resting = [t for t in contact_points((CYLINDER, HULL), lying, wide, PRISM, BOX) if abs(t.gap) < 1e-9]
     assert len(resting) == 2
-    assert np.linalg.norm(np.subtract(resting[0].point, resting[1].point)) == pytest.approx(1.0)
+    assert np.linalg.norm(np.subtract(resting[0].position, resting[1].position)) == pytest.approx(1.0)
 
 
 def test_edges_meet_in_a_point():
     a = solid((0.1, 0.2, np.sqrt(2.0) - 0.02), about(2, 1.0) @ about(0, np.pi / 4))
     b = solid((0, 0, 0), about(0, np.pi / 4))
-    found = touches((HULL, HULL), a, b)
+    found = contact_points((HULL, HULL), a, b)
     t, *others = used(found)
     assert t.gap == pytest.approx(-0.02) and all(other.gap > 0.0 for other in others)
     np.testing.assert_allclose(t.normal, (0, 0, 1), atol=1e-12)
     # the axis of a crosses that of b (y = 0) where its direction (cos 1, sin 1) leads
     x = 0.1 - 0.2 / np.tan(1.0)
-    np.testing.assert_allclose(t.point, (x, 0, np.sqrt(0.5) - 0.01), atol=1e-12)
+    np.testing.assert_allclose(t.position, (x, 0, np.sqrt(0.5) - 0.01), atol=1e-12)
 
 
 @pytest.mark.parametrize("tilt", [0.02, 0.1, 0.3])
@@ -302,7 +303,7 @@ def test_what_stands_on_an_edge_has_a_face_ahead(tilt):
     low = (R @ box_tables()[0].T)[2].min()
     a, b = solid((-0.55, 0.1, 0.5 - low), R), solid(np.zeros(3))  # the lowest corner is beside the lower cube
     for pair in ((a, b), (b, a)):
-        first, *others = used(touches((HULL, HULL), *pair))
+        first, *others = used(contact_points((HULL, HULL), *pair))
         assert first.gap > 0.0 and len(others) == 2
         assert all(other.gap > first.gap for other in others)
 
@@ -312,7 +313,7 @@ def test_what_stands_on_an_edge_has_a_face_ahead(tilt):
 def test_the_order_of_hulls_does_not_matter(seed):
     rng = np.random.default_rng(seed)
     a, b = near(rng, BOX, BOX)
-    forth, back = used(touches((HULL, HULL), a, b)), used(touches((HULL, HULL), b, a))
+    forth, back = used(contact_points((HULL, HULL), a, b)), used(contact_points((HULL, HULL), b, a))
     one, other = (min(x, key=lambda t: t.gap) for x in (forth, back))
     assert one.gap == pytest.approx(other.gap, abs=3 * BIAS)
 
@@ -334,7 +335,7 @@ DEGENERATE = [
 @pytest.mark.parametrize(("a", "b"), DEGENERATE)
 @pytest.mark.parametrize("tables", [BOX, ROD], ids=["box", "prism"])
 def test_degenerate_hulls_give_finite_contacts_and_gradients(a, b, tables):
-    found = touches((HULL, HULL), a, b, tables, tables)
+    found = contact_points((HULL, HULL), a, b, tables, tables)
     assert used(found)
     assert np.isfinite(gradients((HULL, HULL), a, b, tables, tables)[0]).all()
     far = np.linalg.norm(np.subtract(a.center, b.center)) > 10
@@ -357,9 +358,9 @@ def test_round_shapes_at_a_box(seed, kind):
     else:
         truth = axis_distance(a, b) - size[0]
         assume(truth > 1e-3 - size[0])
-    found = touches((kind, HULL), a, b)
+    found = contact_points((kind, HULL), a, b)
     assert min(t.gap for t in found) == pytest.approx(truth, abs=1e-6)
-    assert len({np.round(t.point, 6).tobytes() for t in used(found)}) == len(used(found))
+    assert len({np.round(t.position, 6).tobytes() for t in used(found)}) == len(used(found))
 
 
 @pytest.mark.parametrize(
@@ -373,16 +374,16 @@ def test_round_shapes_at_a_box(seed, kind):
     ],
 )
 def test_a_sphere_at_face_edge_and_corner(center, gap, normal):
-    (t,) = touches((SPHERE, HULL), solid(center, I, (0.1, 0, 0)), solid(np.zeros(3)))
+    (t,) = contact_points((SPHERE, HULL), solid(center, I, (0.1, 0, 0)), solid(np.zeros(3)))
     assert t.gap == pytest.approx(gap)
     np.testing.assert_allclose(t.normal, normal, atol=1e-12)
-    np.testing.assert_allclose(t.point, np.array(center) - (0.1 + gap / 2) * np.array(normal), atol=1e-12)
+    np.testing.assert_allclose(t.position, np.array(center) - (0.1 + gap / 2) * np.array(normal), atol=1e-12)
 
 
 @pytest.mark.parametrize("center", [(0, 0, 0), (0.5, 0, 0.5), (0.5, 0.5, 0.5), (0.5 + 1e-16, 0, 0.5 + 1e-16)])
 def test_a_sphere_whose_center_is_on_the_hull(center):
     a, b = solid(center, I, (0.1, 0, 0)), solid(np.zeros(3))
-    (t,) = touches((SPHERE, HULL), a, b)
+    (t,) = contact_points((SPHERE, HULL), a, b)
     assert t.gap <= -0.1 + 1e-9
     assert np.isfinite(gradients((SPHERE, HULL), a, b)[0]).all()
 
@@ -400,10 +401,10 @@ def test_a_capsule_lies_on_a_box(noise):
     on = solid(np.zeros(3))
 
     def resting(center, extent):
-        found = used(touches((CAPSULE, HULL), capsule(center, turn, extent=extent), on))
+        found = used(contact_points((CAPSULE, HULL), capsule(center, turn, extent=extent), on))
         near = [t for t in found if t.gap < 1e-3]
         assert all(np.allclose(t.normal, (0, 0, 1), atol=1e-3) and abs(t.gap) < 1e-4 for t in near)
-        return np.array(sorted(t.point[0] for t in near))
+        return np.array(sorted(t.position[0] for t in near))
 
     c = np.cos(0.3)
     np.testing.assert_allclose(resting((0, 0, 0.6), 0.5), (-0.25 * c, 0.25 * c), atol=1e-4)  # on its ends
@@ -416,21 +417,21 @@ def test_a_capsule_across_an_edge_and_at_a_corner():
     across = about(1, -3 * np.pi / 4)
     for lift in (0.02, -0.02, -0.12, -0.2):  # also with its axis inside of the box
         center = np.array([0.5, 0.1, 0.5]) + (0.1 + lift) * np.array([1, 0, 1]) / np.sqrt(2)
-        found = touches((CAPSULE, HULL), capsule(center, across, extent=1.0), on)
+        found = contact_points((CAPSULE, HULL), capsule(center, across, extent=1.0), on)
         near = [t for t in used(found) if t.gap < 0.1]
         assert len(near) == 1
         assert near[0].gap == pytest.approx(lift)
         np.testing.assert_allclose(near[0].normal, np.array([1, 0, 1]) / np.sqrt(2), atol=1e-12)
         assert min(t.gap for t in found) == near[0].gap
     center = np.full(3, 0.5) + 0.15 * np.ones(3) / np.sqrt(3)
-    found = touches((CAPSULE, HULL), capsule(center, about(2, -np.pi / 4) @ LYING, extent=1.0), on)
+    found = contact_points((CAPSULE, HULL), capsule(center, about(2, -np.pi / 4) @ LYING, extent=1.0), on)
     t = min(found, key=lambda t: t.gap)
     assert t.gap == pytest.approx(0.05)
     np.testing.assert_allclose(t.normal, np.ones(3) / np.sqrt(3), atol=1e-12)
 
 
 def test_a_standing_capsule_touches_once():
-    found = touches((CAPSULE, HULL), capsule((0.1, 0.2, 0.85), I), solid(np.zeros(3)))
+    found = contact_points((CAPSULE, HULL), capsule((0.1, 0.2, 0.85), I), solid(np.zeros(3)))
     assert sorted(t.gap for t in found) == pytest.approx([0.0, 0.5, FAR])
 
 
@@ -439,10 +440,10 @@ def test_a_standing_capsule_touches_once():
 
 def test_a_box_on_a_plane():
     ground = solid((0, 0, 1), I, (0.2, 0, 0))
-    found = touches((HULL, PLANE), solid((0, 0, 0.69)), ground)
+    found = contact_points((HULL, PLANE), solid((0, 0, 0.69)), ground)
     assert [t.gap for t in found] == pytest.approx([-0.01] * 4)
     assert corners(found) == [(*p, 0.195) for p in SQUARE]
-    on_edge = sorted(t.gap for t in touches((HULL, PLANE), solid((0, 0, 1), about(0, np.pi / 4)), ground))
+    on_edge = sorted(t.gap for t in contact_points((HULL, PLANE), solid((0, 0, 1), about(0, np.pi / 4)), ground))
     assert on_edge == pytest.approx([0.8 - np.sqrt(0.5)] * 2 + [0.8] * 2)
 
 
@@ -459,7 +460,7 @@ def test_the_lowest_vertices_over_a_plane(seed, flat):
     if flat:
         normal = -R @ (faces[seed % len(faces), :3] / s.size)
     normal /= np.linalg.norm(normal)
-    found = used(touches((HULL, PLANE), s, solid(normal, I, (0.3, 0, 0)), tables, BOX))
+    found = used(contact_points((HULL, PLANE), s, solid(normal, I, (0.3, 0, 0)), tables, BOX))
     heights = ((vertices * s.size) @ R.T + s.center) @ normal - 0.3
     assert min(t.gap for t in found) == pytest.approx(heights.min(), abs=1e-6)
     assert len(set(corners(found))) == len(found)
@@ -481,7 +482,7 @@ def parted(x):
 
 
 def flat(found):
-    return [x for t in found for x in (t.gap, *t.point, *t.normal)]
+    return [x for t in found for x in t.numbers]
 
 
 def gradients(kinds, a, b, tables_a=BOX, tables_b=BOX):
@@ -528,7 +529,7 @@ def test_derivatives_of_two_hulls(seed, stacked):
         a, b = near(rng, BOX, BOX)
     exact = check_gradients((HULL, HULL), a, b)
     features = PAIRS_SOLID[HULL, HULL].search(a, b, hull(BOX), hull(BOX))
-    for k, t in enumerate(touches((HULL, HULL), a, b)):
+    for k, t in enumerate(contact_points((HULL, HULL), a, b)):
         if features[13 + 13 * k] in (INCIDENT, EDGES):  # others slide along tilted faces and edges
             np.testing.assert_allclose(exact[7 * k, :3], t.normal, atol=1e-12)
             np.testing.assert_allclose(exact[7 * k, 15:18], np.negative(t.normal), atol=1e-12)
@@ -551,7 +552,7 @@ def test_derivatives(kinds, seed):
     else:
         a, b = near(rng, *tables, kinds)
     exact = check_gradients(kinds, a, b, *tables)
-    found = touches(kinds, a, b, *tables)
+    found = contact_points(kinds, a, b, *tables)
     if kinds in ((SPHERE, HULL), (HULL, PLANE)):
         for k, t in enumerate(found):
             if t.gap < FAR:
@@ -576,11 +577,11 @@ def test_contacts_move_with_the_solids(seed, kinds):
     if kinds[1] == PLANE:
         normal = R @ b.center
         to = solid(normal, b.axes, (s * b.size[0] + normal @ shift, 0, 0))
-    before, after = touches(kinds, a, b), touches(kinds, moved(a), to)
+    before, after = contact_points(kinds, a, b), contact_points(kinds, moved(a), to)
     for t, u in zip(before, after, strict=True):
         if t.gap < FAR:
             assert u.gap == pytest.approx(s * t.gap, abs=1e-9)
-            np.testing.assert_allclose(u.point, s * (R @ t.point) + shift, atol=1e-8)
+            np.testing.assert_allclose(u.position, s * (R @ t.position) + shift, atol=1e-8)
             np.testing.assert_allclose(u.normal, R @ t.normal, atol=1e-8)
 
 

@@ -1,4 +1,4 @@
-"""The equations are ordinary Python: on plain floats they give what the compiled kernels give."""
+"""The equations are ordinary Python: on plain floats they give the results of the compiled kernels."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ from backdrive.physics.policy import GivenControls
 from backdrive.physics.step import Scheme, step
 from backdrive.physics.step_adjoint import step_adjoint
 from backdrive.physics.tree import inverse
-from backdrive.physics.tree.bodies import body_moments
+from backdrive.physics.tree.bodies import with_bodies
 from backdrive.physics.tree.poses import link_poses
 from backdrive.physics.tree.tree import Tree, topology_table
 
@@ -25,7 +25,7 @@ INTEGRATORS = pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.
 
 @pytest.mark.parametrize("angle", [0.0, 1e-12, 1e-6, 9e-4, 1.1e-3, 1.9e-3, 2.1e-3, 0.02, 0.031, 0.032, 1.0, 3.0])
 def test_rotation_vectors(angle):
-    """exp and log of quaternions are each other's inverse, on both sides of where series begin; so are derivatives."""
+    """exp and log of quaternions, and their derivatives, are inverse to each other, with and without the series."""
     axis = weights(3).numpy() / np.linalg.norm(weights(3).numpy())
     a, seeds = tuple((angle * axis).tolist()), tuple(weights(3, seed=1).tolist())
     q = sp.quaternion_exp(a)
@@ -44,20 +44,20 @@ def test_rotation_vectors(angle):
 
 @pytest.mark.parametrize("axis", range(3))
 def test_turning_a_matrix(axis):
-    """The short cut for rotations about a coordinate axis."""
+    """R M Rᵀ for rotations about a coordinate axis, which has a formula of its own."""
     R, M = sp.rotation_about(sp.UNIT[axis], 0.7), tuple(weights(9).tolist())
     right = np.reshape(R, (3, 3)) @ np.reshape(M, (3, 3)) @ np.reshape(R, (3, 3)).T
     np.testing.assert_allclose(np.reshape(sp.rotate_matrix(R, M), (3, 3)), right, rtol=0, atol=1e-15)
 
 
 class Rows(Floats):
-    """One environment of a tensor [T, n]: a row per time."""
+    """The tensor [T, n] of one environment, a row for every time."""
 
     def row(self, t):
         return Floats(self.values.reshape(-1), t * self.values.shape[1])
 
 
-def world_of(model):
+def tree_of(model):
     topology, constants = Floats(topology_table(model)), Floats(model.constants.tolist())
     return Tree(model.nlink, model.nq, model.nv, model.nu, model.nconst, topology, constants)
 
@@ -70,7 +70,7 @@ def example(dim=3):
 
 
 def on_links(model, wrenches):
-    """[..., nlink * 6]: all bodies of a scene are links."""
+    """Wrenches on links [..., nlink * 6]; in a scene, bodies are links."""
     full = np.zeros((*wrenches.shape[:-1], 6))
     full[..., [0, 1, 5] if model.dim == 2 else slice(6)] = wrenches
     return full.reshape(*wrenches.shape[:-2], -1)
@@ -85,11 +85,11 @@ def close(mine, right):
 @pytest.mark.parametrize("dim", [2, 3])
 def test_step(integrator, dim):
     model, state, controls, wrenches = example(dim)
-    world = world_of(model)
+    tree = tree_of(model)
     q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
     loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
     u, scheme = Floats(controls[0].tolist()), Scheme(integrator)
-    (clipped,) = step(world, body_moments(world), scheme, q, v, u, loads, DT, None)
+    (clipped,) = step(with_bodies(tree), scheme, q, v, u, loads, DT, None)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls[:1], wrenches=wrenches[:1])
     assert all(type(x) is float for x in (*q.values, *v.values))
@@ -107,10 +107,10 @@ def test_rollout(integrator, every):
         Rows(np.zeros((n, k))) for n, k in ((rows, model.nq), (rows, model.nv), (STEPS, rollout.STATUS[False]))
     )
     last_q, last_v = Floats([None] * model.nq), Floats([None] * model.nv)
-    world = world_of(model)
+    tree = tree_of(model)
     rollout.rollout(
-        world, Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
-        GivenControls(world, Rows(controls.numpy())), None,
+        tree, Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
+        GivenControls(tree, Rows(controls.numpy())), None,
         path_q=path_q, path_v=path_v, last_q=last_q, last_v=last_v, status=status, steps=STEPS, every=every, h=DT,
     )  # fmt: skip
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
@@ -125,9 +125,9 @@ def test_rollout(integrator, every):
 
 @INTEGRATORS
 def test_adjoint(integrator):
-    """The derivatives that are generated from the equations run on floats, too."""
+    """The derivatives that are generated from the equations run on floats too."""
     model, state, controls, wrenches = example()
-    world, sim = world_of(model), bd.Simulator(model, DT, integrator=integrator, specialize=False)
+    tree, sim = tree_of(model), bd.Simulator(model, DT, integrator=integrator, specialize=False)
     leaves = [x.clone().requires_grad_() for x in (state.q, state.v, controls[0], wrenches[0])]
     after = sim.step(bd.State(*leaves[:2]), leaves[2], wrench=leaves[3])
     seeds = weights(model.nq, seed=1), weights(model.nv, seed=2)
@@ -135,7 +135,7 @@ def test_adjoint(integrator):
     q_bar, v_bar = (Floats(x.tolist()) for x in seeds)
     zeros = [Floats([0.0] * n) for n in (model.nu, model.nlink * 6, len(model.constants), (model.nlink + 1) * BODY)]
     step_adjoint(
-        world, body_moments(world), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
+        with_bodies(tree), Scheme(integrator), Floats(state.q.tolist()), Floats(state.v.tolist()),
         Floats(controls[0].tolist()), Floats(on_links(model, wrenches.numpy())[0].tolist()), DT, None, q_bar, v_bar,
         *zeros,
     )  # fmt: skip
@@ -145,12 +145,12 @@ def test_adjoint(integrator):
 
 def test_inverse_dynamics_and_poses():
     model, state, _, _ = example()
-    world, sim = world_of(model), bd.Simulator(model, DT, specialize=False)
+    tree, sim = tree_of(model), bd.Simulator(model, DT, specialize=False)
     vdot, tau = weights(model.nv), Floats([None] * model.nv)
     q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
-    inverse.inverse(world, q, v, Floats(vdot.tolist()), tau)
+    inverse.inverse(tree, q, v, Floats(vdot.tolist()), tau)
     close(tau.values, sim.inverse_dynamics(state, vdot))
-    poses, path = link_poses(world, q, v), sim.rollout(state, steps=1)
+    poses, path = link_poses(tree, q, v), sim.rollout(state, steps=1)
     for k, body in enumerate(model.bodies):
         record = poses.get(int(model.body_link[k]) + 1, 18)
         right = (

@@ -21,7 +21,7 @@ def simulate(model, dt, steps, integrator=EULER, state=None, **kwargs):
 
 
 def pendulum(angle=0.0, **joint):
-    """A point on a massless rod, all but: inertia 1e-12."""
+    """A point mass (inertia 1e-12 kg m²) on a massless rod."""
     scene = bd.Scene(dim=2, gravity=(0, -G))
     scene.add_body("bob", mass=1.3, inertia=1e-12, position=(0, -LENGTH))
     scene.add_joint("pivot", bd.Hinge(**joint), child="bob", anchor=(0, 0), position=angle)
@@ -74,7 +74,7 @@ def pendulum_energy(path):
 
 
 def test_energy_of_a_pendulum_stays_bounded():
-    """Semi-implicit Euler keeps an energy near the true one: it wobbles in proportion to dt, and does not drift."""
+    """The energy of semi-implicit Euler oscillates with an amplitude proportional to dt, and does not drift."""
     wobble = []
     for dt in (0.01, 0.005, 0.0025):
         energy = pendulum_energy(simulate(pendulum(1.5), dt, round(200 / dt)))
@@ -118,7 +118,7 @@ def test_period_of_a_pendulum(angle):
 
 @INTEGRATORS
 def test_mass_on_a_spring(integrator):
-    """x = a cos ωt with ω² = k / m; the slider and its armature both weigh."""
+    """x = a cos ωt with ω² = k / m; the moving mass is that of the slider plus the armature."""
     scene = bd.Scene(dim=3, gravity=(0, 0, 0))
     scene.add_body("mass", bd.Sphere(0.1), mass=2.0)
     joint = bd.Slider(axis=(1, 2, 3), stiffness=50.0, rest=0.3, armature=0.5)
@@ -135,7 +135,7 @@ def test_mass_on_a_spring(integrator):
 
 
 def test_damped_fall():
-    """m v̇ = m g - d v: exponential approach of the final speed."""
+    """m v̇ = m g - d v: the speed approaches its limit exponentially."""
     scene = bd.Scene(dim=2, gravity=(0, -G))
     scene.add_body("mass", bd.Circle(0.1), mass=2.0)
     scene.add_joint("rail", bd.Slider(axis=(0, -1), damping=4.0), child="mass")
@@ -146,7 +146,7 @@ def test_damped_fall():
 
 @INTEGRATORS
 def test_huge_damping_is_stable(integrator):
-    """Damping is implicit: a thousand times what explicit steps would bear only stops the motion."""
+    """Damping is implicit: a thousand times the damping at which explicit steps are unstable only stops the motion."""
     rng = np.random.default_rng(0)
     scene = bd.Scene(dim=3)
     scene.add_body("base", bd.Sphere(0.2), mass=1.0)
@@ -157,7 +157,7 @@ def test_huge_damping_is_stable(integrator):
     assert torch.isfinite(path.v).all()
     assert path.v.abs().max() <= 5.0 + 1e-9
     if integrator == EULER:
-        assert path.v[-1].abs().max() < 1e-4  # it creeps
+        assert path.v[-1].abs().max() < 1e-4  # it hardly moves
     else:
         assert path.v[-1].abs().max() < path.v[0].abs().max()
 
@@ -166,7 +166,7 @@ def test_huge_damping_is_stable(integrator):
 
 
 def test_free_fall_is_exact_with_midpoint():
-    """x = x₀ + v t + g t²/2 of the center of mass, while the body turns, too."""
+    """x = x₀ + v t + g t²/2 of the center of mass, while the body rotates."""
     gravity = (0.3, -2.0, -9.81)
     model = free_body(gravity, com=False)
     path = simulate(model, 0.01, 1000, MIDPOINT)
@@ -177,7 +177,7 @@ def test_free_fall_is_exact_with_midpoint():
 
 @pytest.mark.parametrize("load", [0.0, 2.0])
 def test_constant_force_is_exact_with_midpoint(load):
-    """A slider under a constant wrench, along its axis only."""
+    """A slider under a constant wrench moves by the component along its axis."""
     scene = bd.Scene(dim=2, gravity=(0, -G))
     scene.add_body("cart", bd.Box(1, 1), mass=2.0)
     scene.add_joint("rail", bd.Slider(axis=(1, 1)), child="cart", velocity=0.4)
@@ -190,7 +190,7 @@ def test_constant_force_is_exact_with_midpoint(load):
 
 @INTEGRATORS
 def test_free_body_conserves_momentum(integrator):
-    """To the order of the integrator: the center of mass is not at the origin, whose velocity is a coordinate."""
+    """Momenta are conserved to the order of the integrator; the center of mass is away from the body's origin."""
     drifts = []
     for dt in (2e-3, 1e-3):
         model = free_body()
@@ -210,7 +210,7 @@ def test_linear_momentum_of_a_body_about_its_center():
 
 @INTEGRATORS
 def test_asymmetric_top(integrator):
-    """Torque-free, turning about its unstable axis: it flips over again and again, with the same |L| and energy."""
+    """A torque-free body that spins about its unstable axis flips again and again, at constant |L| and energy."""
     scene = bd.Scene(dim=3, gravity=(0, 0, 0))
     scene.add_body("top", mass=1.0, inertia=(0.1, 0.2, 0.28), angular_velocity=(0.01, 4.0, 0.01))
     model, drifts = scene.build(), []
@@ -219,7 +219,7 @@ def test_asymmetric_top(integrator):
         _, angular, energy = momenta(model, path)
         size = angular.norm(dim=-1)
         drifts.append([((x - x[0]).abs().max() / x[0]).item() for x in (size, energy)])
-        turned = path.v[:, 4]  # along the middle axis, in the body
+        turned = path.v[:, 4]  # about the intermediate axis, in the body frame
         assert turned.min() < -3.9
         assert turned.max() > 3.9
     for coarse, fine in zip(*drifts):
@@ -230,7 +230,7 @@ def test_asymmetric_top(integrator):
 def test_internal_forces_leave_momentum_alone():
     """A free tree with springs, dampers and motors between its links: the center of mass moves uniformly."""
     model = random_tree(["free", "hinge", "ball", "slider"], seed=0)
-    held = torch.tensor([0.0, 1.0, 1.0, 1.0], dtype=torch.float64)  # nothing holds the free joint
+    held = torch.tensor([0.0, 1.0, 1.0, 1.0], dtype=torch.float64)  # the free joint has no spring, damper or motor
     parameters = {name: held * model.parameter(name) for name in ("stiffness", "damping")}
     parameters |= {"gravity": torch.zeros(3, dtype=torch.float64), "armature": 0 * held}
     assert (model.parent[1:] >= 0).all()
@@ -276,12 +276,12 @@ def test_order_of_the_integrators(specialize):
         assert coarse / fine == pytest.approx(ratio, rel=0.02)
 
 
-# ---------------------------------------------------------------------------------------------- twins, limits, faults
+# ------------------------------------------------------------------------------------------ dimensions, limits, faults
 
 
 @INTEGRATORS
 def test_planar_scene_and_its_spatial_twin(integrator):
-    """2D is 3D in the plane z = 0, with gravity, springs, motors and wrenches."""
+    """A 2D scene moves like the same scene in 3D in the plane z = 0: gravity, springs, motors and wrenches."""
     scenes = {dim: bd.Scene(dim=dim, gravity=(0.5, -G, 0.0)[:dim]) for dim in (2, 3)}
     for dim, scene in scenes.items():
 
@@ -333,7 +333,7 @@ def test_planar_scene_and_its_spatial_twin(integrator):
 @INTEGRATORS
 @pytest.mark.parametrize("specialize", [False, True])
 def test_nothing_moves(integrator, specialize):
-    """All bodies fixed: no coordinates at all, and everything still works."""
+    """A model whose bodies are all fixed has no coordinates; every function still works."""
     scene = bd.Scene(dim=3)
     scene.add_body("base", bd.Box(1, 1, 1), mass=1.0, position=(1, 2, 3))
     scene.add_joint("weld", bd.Fixed(), child="base")
@@ -376,7 +376,7 @@ def test_motors_saturate(integrator):
     path = sim.rollout(state, controls[None])
     assert path.status.clipped.tolist() == [[3, 0, 1]]
     forces = torch.tensor([[2.0, 0.5, 4.0, 5.0], [1.0, 0.2, 1.0, 0.3], [-2.0, -2.0, 0.0, 9.0]], dtype=torch.float64)
-    torch.testing.assert_close(path.v[1], 0.01 * forces / 2.0, rtol=5e-3, atol=0)  # the servos see a bit of motion
+    torch.testing.assert_close(path.v[1], 0.01 * forces / 2.0, rtol=5e-3, atol=0)  # servos see some motion
     path.v[1].sum().backward()
     limited = torch.tensor([[1, 1, 1, 0], [0, 0, 0, 0], [1, 0, 0, 0]], dtype=torch.bool)
     assert ((controls.grad == 0) == limited).all()
@@ -384,7 +384,7 @@ def test_motors_saturate(integrator):
 
 @pytest.mark.parametrize("specialize", [False, True])
 def test_faults_stay_in_their_environment(specialize):
-    """NaN and overflow are reported where they happen, and change no bit elsewhere, in gradients neither."""
+    """NaN and overflow are reported where they happen; other environments and their gradients keep every bit."""
     model = random_tree(["free", "hinge"], seed=5)
     sim = bd.Simulator(model, 0.01, specialize=specialize, nonfinite="mark")
     state, bad = random_state(model, 20), [3, 11]

@@ -1,4 +1,4 @@
-"""Trajectories without contact are those of MuJoCo: 100 steps, springs, dampers, motors and applied forces included."""
+"""Trajectories without contact agree with MuJoCo over 100 steps, with springs, dampers, motors and applied forces."""
 
 from xml.etree import ElementTree
 
@@ -12,12 +12,12 @@ import backdrive as bd
 from backdrive.schema import layout
 
 STEPS = 100
-TOLERANCE = 1e-10  # relative to the largest coordinate, or 1
+TOLERANCE = 1e-10  # relative to the largest coordinate, or to 1 if that is larger
 RIGID = ("CONTACT", "LIMIT", "FRICTIONLOSS", "EQUALITY")
 
 
 def simplified(model: mujoco.MjModel, dt: float) -> mujoco.MjModel:
-    """Only the tree, its springs, dampers and motors."""
+    """The model with nothing but the tree, its springs, dampers and motors."""
     for flag in RIGID:
         model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
     model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
@@ -27,7 +27,7 @@ def simplified(model: mujoco.MjModel, dt: float) -> mujoco.MjModel:
 
 
 def tree_of_urdf(name: str) -> mujoco.MjModel:
-    """MuJoCo's own reading; links that are fixed to each other become one."""
+    """The model that MuJoCo reads from a URDF, with links that are fixed to each other merged."""
     spec = mujoco.MjSpec.from_file(str(robot_path(name)))
     for element in [*spec.geoms, *spec.meshes]:
         spec.delete(element)
@@ -47,7 +47,7 @@ def start(model: bd.Model, seed: int, scale: float) -> tuple[np.ndarray, np.ndar
 
 
 def torques(model: bd.Model, controls: np.ndarray) -> np.ndarray:
-    """Of the motors of a URDF: the control is the torque, within the joint's effort limits."""
+    """The torques of the motors of a URDF: the controls, clipped to the effort limits of the joints."""
     assert set(model.motor_kinds) <= {"torque"}
     records = model.constants[layout.motor_start(model.nlink, model.nq) :][: model.nu * layout.MOTOR].reshape(
         model.nu, -1

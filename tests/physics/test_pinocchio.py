@@ -1,4 +1,4 @@
-"""Forward dynamics, inverse dynamics, mass matrix and poses are those of Pinocchio."""
+"""Forward dynamics, inverse dynamics, mass matrix and poses agree with Pinocchio."""
 
 import numpy as np
 import pinocchio as pin
@@ -20,13 +20,13 @@ from pinocchio_reference import Reference
 
 import backdrive as bd
 
-RELATIVE = 1e-11  # the best that two algorithms can agree to is about 1e-13
+RELATIVE = 1e-11  # relative tolerance; rounding alone makes two algorithms differ by about 1e-13
 BATCH = 4
 ROBOTS = (*URDF, "ant.xml", "humanoid.xml", "half_cheetah.xml")
 
 
 def agrees(mine: torch.Tensor, reference: list[np.ndarray], scale: torch.Tensor | None = None) -> None:
-    """Each row to RELATIVE of its largest entry, or of that of `scale`."""
+    """Every row agrees to RELATIVE times its largest entry, or the largest entry of `scale`."""
     mine, reference = mine.numpy().reshape(len(mine), -1), np.stack(reference).reshape(len(mine), -1)
     assert np.isfinite(mine).all(), "not finite"
     if mine.size:
@@ -53,13 +53,13 @@ def check(model: bd.Model, scale: float, specialize: bool = False, seed: int = 0
     agrees(mine, [reference.forward_dynamics(*x, 0 * on_links[0]) for x in zip(q, v, tau)])
     mine = sim.forward_dynamics(state, controls, wrench=wrenches)
     agrees(mine, [reference.forward_dynamics(*x) for x in zip(q, v, tau, on_links)])
-    # and they are each other's inverse
+    # Forward and inverse dynamics are inverse to each other.
     given = sim.inverse_dynamics(state, sim.forward_dynamics(state, controls))
     agrees(given, tau, scale=sim.inverse_dynamics(state, torch.zeros_like(vdot)))
 
 
 def in_space(wrenches: np.ndarray) -> np.ndarray:
-    """[..., 6] of planar ones [..., 3]."""
+    """Spatial wrenches [..., 6] from planar ones [..., 3]."""
     if wrenches.shape[-1] == 6:
         return wrenches
     out = np.zeros((*wrenches.shape[:-1], 6))
@@ -96,7 +96,7 @@ def test_robots(name):
 
 
 def test_badly_conditioned_robot():
-    """Of iCub's mass matrix the condition is 1e9: v̇ has fewer digits (in Pinocchio, too), but solves its equation."""
+    """The mass matrix of iCub has condition 1e9: v̇ is less accurate (in Pinocchio too), but solves its equation."""
     model = robot("icub.urdf")
     sim, reference, state = bd.Simulator(model, 0.01, specialize=False), Reference(model), random_state(model, BATCH)
     vdot, nothing = sim.forward_dynamics(state), np.zeros((model.nlink, 6))
@@ -109,7 +109,7 @@ def test_badly_conditioned_robot():
 
 @pytest.mark.parametrize("name", URDF)
 def test_robots_as_pinocchio_reads_them(name):
-    """Not from our tables: from the file itself."""
+    """Pinocchio reads the URDF itself, so this tests the loader too."""
     model, root = robot(name), pin.JointModelFreeFlyer() if name in FLOATING else None
     theirs = pin.buildModelFromUrdf(str(robot_path(name)), *([root] if root else []))
     theirs.armature = np.zeros(theirs.nv)
@@ -146,7 +146,7 @@ def test_trees_of_every_joint_specialised(dim):
 
 
 def test_without_forces():
-    """No spring, damper, motor: τ = 0, the weight alone."""
+    """Without springs, dampers and motors τ = 0, and only gravity acts."""
     model = all_joints(3, passive=False)
     sim, reference = bd.Simulator(model, 0.01, specialize=False), Reference(model)
     state, zero = random_state(model, BATCH), np.zeros(model.nv)

@@ -1,10 +1,13 @@
-"""Both solvers on random problems, as plain Python on floats: against every possible combination of modes.
+"""Both solvers on random problems, as plain Python on floats: against the enumeration of all active sets.
 
-A problem is W, b and bounds as lists, of which the solvers see what they see of a `System`.
+A problem is W, b and bounds as arrays, in the form in which the solvers see a `ContactProblem`.
 """
 
+import dataclasses
 import itertools
+import re
 from types import SimpleNamespace
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,10 +17,10 @@ from hypothesis import strategies as st
 
 import backdrive as bd
 from backdrive.ir import Floats
-from backdrive.physics.constraints.delassus import INFINITE
-from backdrive.physics.math.linear import padded
+from backdrive.physics import solvers
+from backdrive.physics.math.linear import multiply, padded
+from backdrive.physics.solvers.active_set import INFINITE, NO_ACTIVE_SET
 from backdrive.physics.solvers.complementarity import residual
-from backdrive.physics.solvers.solve import solve
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=60)
@@ -27,8 +30,18 @@ ROWS = {"equality": 1, "limit": 1, "rub": 1, "contact": 2, "contact in space": 3
 EVERYTHING = ["equality", "rub", "limit", "contact in space", "contact in space"]
 
 
+class FloatDelassus(NamedTuple):
+    """The matrices of a `DenseDelassus`."""
+
+    W: Floats
+    B: Floats
+
+    def apply(self, impulse, speed, n):
+        multiply(self.W, n, impulse, speed)
+
+
 class Problem:
-    """0 = (W + extra) λ + b with bounds low - μ λₙ <= λ <= high + μ λₙ; kinds of rows in turn.
+    """0 = (W + R) λ + b with bounds low - μ λₙ <= λ <= high + μ λₙ; kinds of rows in turn.
 
     equality: free; limit: λ >= 0; rub: |λ| <= a bound; contact: a normal, and one or two directions of friction.
     copy: the last says the same as the first.
@@ -52,7 +65,7 @@ class Problem:
             rows = ROWS[kinds[0]]
             J[-rows:], b[-rows:], mu[-rows:] = J[:rows], b[:rows], mu[:rows]
         self.W, self.b = J @ J.T, b
-        self.extra = np.full(n, regularisation * np.trace(self.W) / n)
+        self.compliance = np.full(n, regularisation * np.trace(self.W) / n)
         self.low, self.high, self.mu, self.normal = (np.array(x) for x in (low, high, mu, normal))
         self.n = n
 
@@ -61,7 +74,7 @@ class Problem:
         return self.low - most, self.high + most
 
     def speed(self, x):
-        return self.W @ x + self.extra * x + self.b
+        return self.W @ x + self.compliance * x + self.b
 
     def error(self, x):
         """By how much the conditions are violated, written down independently of the solvers."""
@@ -87,7 +100,7 @@ class Problem:
         for modes in itertools.product(*choices):
             if any(modes[self.normal[r]] == -1 and modes[r] != -1 for r in range(self.n) if self.normal[r] != r):
                 continue  # a contact that does not press has no friction
-            A, c = self.W + np.diag(self.extra), -self.b
+            A, c = self.W + np.diag(self.compliance), -self.b
             for r, mode in enumerate(modes):
                 if mode:
                     A[r], c[r] = 0.0, self.low[r] if mode < 0 else self.high[r]
@@ -109,7 +122,7 @@ class Problem:
                 found.append(x)
         return found
 
-    def system(self):
+    def contact_problem(self):
         """What the solvers see, padded to whole tiles by rows that do nothing."""
         size = padded(self.n)
 
@@ -118,22 +131,24 @@ class Problem:
 
         W = np.zeros((size, size))
         W[: self.n, : self.n] = self.W
+        delassus = FloatDelassus(Floats(W.ravel().tolist()), Floats([0.0] * size * size))
         return SimpleNamespace(
-            constraints=SimpleNamespace(nimpulse=size), count=size, W=Floats(W.ravel().tolist()),
-            B=Floats([0.0] * size * size), b=filled(self.b, 0.0), extra=filled(self.extra, 1.0),
+            capacity=size, count=size, delassus=delassus,
+            b=filled(self.b, 0.0), compliance=filled(self.compliance, 1.0),
             low=filled(self.low, 0.0), high=filled(self.high, 0.0), mu=filled(self.mu, 0.0),
             impulse=Floats([0.0] * size), unit=Floats([1.0 / (1.0 + np.abs(self.b).max())]),
-            normal=Floats([*self.normal.tolist(), *range(self.n, size)]), place=Floats(list(range(size))),
-            factored=Floats([2.0] * size), after=None, diagonal=filled(self.W.diagonal() + self.extra, 1.0),
+            normal=Floats([*self.normal.tolist(), *range(self.n, size)]), slot=Floats(list(range(size))),
+            factored=Floats([NO_ACTIVE_SET] * size), v_next_known=None,
+            diagonal=filled(self.W.diagonal() + self.compliance, 1.0),
         )  # fmt: skip
 
     def solve(self, solver):
         """(impulses, residual), which is what it claims to be."""
-        system = self.system()
-        error = solve(system, solver)
-        x = np.array(system.impulse.values[: self.n])
-        speed = Floats([0.0] * system.count)
-        assert error == pytest.approx(residual(system, system.impulse, speed), rel=1e-3, abs=1e-14)
+        problem = self.contact_problem()
+        error = solver.solve(problem)
+        x = np.array(problem.impulse.values[: self.n])
+        speed = Floats([0.0] * problem.count)
+        assert error == pytest.approx(residual(problem, problem.impulse, speed), rel=1e-3, abs=1e-14)
         return x, error
 
 
@@ -222,7 +237,7 @@ def test_degenerate_problems(solver):
     assert error <= TOLERANCE and np.abs(still.W @ x).max() < 1e-10
     touching = Problem(rng, ["limit", "limit", "equality"])
     x = np.array([0.0, 1.0, -1.0])
-    touching.b[:] = -(touching.W @ x + touching.extra * x)
+    touching.b[:] = -(touching.W @ x + touching.compliance * x)
     y, error = touching.solve(solver)
     assert error <= TOLERANCE
     assert y == pytest.approx(x, abs=1e-7)
@@ -232,7 +247,7 @@ def test_degenerate_problems(solver):
 def test_rows_that_do_not_count(seed):
     """Friction of frictionless contacts, and contacts of other lanes: no coupling, and no impulse."""
     problem, off = Problem(np.random.default_rng(seed), EVERYTHING), [4, 5, 6, 7, 8]
-    problem.W[off], problem.W[:, off], problem.extra[off] = 0.0, 0.0, 1.0
+    problem.W[off], problem.W[:, off], problem.compliance[off] = 0.0, 0.0, 1.0
     for x in (problem.b, problem.low, problem.high, problem.mu):
         x[off] = 0.0
     found = []
@@ -280,3 +295,20 @@ def test_few_sweeps_say_that_they_are_few():
     problem.b[:] = -1.0
     _, error = problem.solve(bd.ProjectedGaussSeidel(iterations=1, exact=False))
     assert error > 1e-6
+
+
+def test_what_is_no_solver():
+    solvers.check(bd.InteriorPoint())
+    message = "solver must be InteriorPoint(...) or ProjectedGaussSeidel(...), got 3"
+    with pytest.raises(TypeError, match=re.escape(message)):
+        solvers.check(3)
+
+
+def test_registered_solvers_keep_to_the_protocol():
+    """Settings are fields, since the repr of a solver is part of the key of compiled kernels."""
+    for solver in (each() for each in solvers.SOLVERS):
+        fields = {field.name for field in dataclasses.fields(solver)}
+        assert {"tolerance", "erp", "cfm"} <= fields
+        assert isinstance(solver.recalls, bool) and callable(solver.solve)
+        assert hash(solver) == hash(dataclasses.replace(solver))
+    assert bd.ProjectedGaussSeidel().recalls and not bd.ProjectedGaussSeidel(exact=False).recalls

@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from backdrive.ir import Floats
-from backdrive.model.geometry import _cube
-from backdrive.physics.geometry.box_pairs import search_boxes
-from backdrive.physics.geometry.hull_pairs import contacts_of_hulls, search_hulls
+from backdrive.model.hull import cube
+from backdrive.physics.geometry.pairs.boxes import search_boxes
+from backdrive.physics.geometry.pairs.hulls import hull_hull, search_hulls
 from backdrive.physics.geometry.solids import Hull, Solid
 
-VERTICES, FACES, EDGES = (Floats(table.ravel()) for table in _cube())
-CUBE = Hull(8, VERTICES, len(_cube()[1]), FACES, 12, EDGES)
+VERTICES, FACES, EDGES = (Floats(table.ravel()) for table in cube())
+CUBE = Hull(8, VERTICES, len(cube()[1]), FACES, 12, EDGES)
 
 
 def rotation(random, size):
@@ -40,9 +40,9 @@ def boxes(random, tilt):
     return Solid((0.0, 0.0, 0.0), *numbers[:2]), Solid(*numbers[2:])
 
 
-def touches(search, a, b):
-    found = contacts_of_hulls(a, b, search(a, b, CUBE, CUBE))
-    return np.array(sorted((t.gap, *t.point, *t.normal) for t in found if t.gap < 0.03))
+def points(search, a, b):
+    found = hull_hull(a, b, search(a, b, CUBE, CUBE))
+    return np.array(sorted(t.numbers for t in found if t.gap < 0.03))
 
 
 @pytest.mark.parametrize("tilt", [None, 1e-3, 0.05, 0.3])
@@ -51,7 +51,7 @@ def test_contacts_are_those_of_hulls(tilt):
     random, different, kinds = np.random.default_rng(1), 0, set()
     for _ in range(150):
         a, b = boxes(random, tilt)
-        hulls, fast = touches(search_hulls, a, b), touches(search_boxes, a, b)
+        hulls, fast = points(search_hulls, a, b), points(search_boxes, a, b)
         kinds.add(len(hulls))
         if hulls.shape != fast.shape or (len(hulls) and np.abs(hulls - fast).max() > 1e-7):
             different += 1

@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 from piles import pile
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import RigidContact
-from backdrive.physics.step import Scheme
-from backdrive.piles.broad import overlapping
+from backdrive.physics.scheme import RigidContact, Scheme
+from backdrive.piles.broad_phase import overlapping
 from backdrive.piles.memory import Memory
 from backdrive.piles.step import Engine
-from backdrive.piles.tables import Numbers
+from backdrive.piles.tables import PileConstants
 
 
 def pairs_of(boxes):
@@ -54,20 +53,20 @@ def test_every_contact_of_all_pairs_is_found(dim):
 def test_pairs_do_not_depend_on_the_steps_before():
     model = pile(40, seed=5)
     engine = engine_of(model)
-    numbers, memory = Numbers(engine.tables, engine.body, model.constants.copy()), Memory(np.float64)
-    old = engine.neighbours()
+    constants, memory = PileConstants(engine.tables, engine.body, model.constants.copy()), Memory(np.float64)
+    old = engine.broad_phase()
     q, v, random = model.q0.copy(), model.v0.copy(), np.random.default_rng(0)
     searches = 0
     for _ in range(30):
         q[: 7 * 40] += 0.005 * random.normal(size=len(q))
-        free = engine.free_motion(memory, numbers, q, v, None)
+        free = engine.free_motion(memory, constants, q, v, None)
         found = []
-        for near in (old, engine.neighbours()):
+        for near in (old, engine.broad_phase()):
             before = near.boxes
-            found.append(near.find(memory, *engine.place_shapes(memory, numbers, free, near.boxes)))
+            found.append(near.find(memory, *engine.place_shapes(memory, constants, free, near.boxes)))
             searches += near is old and near.boxes is not before
         a, b = found
         for name in ("a", "b", "key", "slots", "body_a", "body_b", "first_slot", "pair_of_slot"):
             assert np.array_equal(getattr(a, name), getattr(b, name))
-        assert [group[:5] for group in a.groups] == [group[:5] for group in b.groups]
+        assert [some[:5] for some in a.by_class] == [some[:5] for some in b.by_class]
     assert 1 < searches < 30

@@ -8,12 +8,14 @@ from test_sparse_gradients import PARAMETERS, check
 
 import backdrive as bd
 from backdrive.differences import along, least_error
-from backdrive.physics.constraints.constrain import RigidContact
-from backdrive.physics.step import Scheme
-from backdrive.piles.interior_point import solve
-from backdrive.piles.network import SparseDelassus
-from backdrive.piles.pivoting import solve_by_pivoting
+from backdrive.physics.constraints.delassus import Delassus
+from backdrive.physics.scheme import RigidContact, Scheme
+from backdrive.physics.solvers import SOLVERS
 from backdrive.piles.rollout import PileWorld
+from backdrive.piles.solvers import PILE_SOLVERS, pile_solver
+from backdrive.piles.solvers.interior_point import solve
+from backdrive.piles.solvers.pivoting import solve_by_pivoting
+from backdrive.piles.solvers.sparse_delassus import SparseDelassus
 from backdrive.piles.step import Engine
 
 SOLVER = bd.InteriorPoint()
@@ -117,7 +119,7 @@ def test_what_has_penetrated_is_moved_out():
     assert path.v[-1].abs().max() < 3e-3
 
 
-def problem(random, contacts, bodies, directions=2, nv=6):
+def random_problem(random, contacts, bodies, directions=2, nv=6):
     ends = np.stack([random.integers(1, bodies + 1, contacts), random.integers(0, bodies + 1, contacts)], axis=1)
     ends[ends[:, 0] == ends[:, 1], 1] = 0
     pushes = random.normal(size=(contacts, 1 + directions, 2 * nv))
@@ -130,30 +132,57 @@ def problem(random, contacts, bodies, directions=2, nv=6):
 def test_random_problems(seed):
     """From the middle of all bounds; and by pivoting, from impulses that are far from a solution."""
     random = np.random.default_rng(seed)
-    network = problem(random, 8 + 2 * seed, 4 + seed)
-    found = solve(network, bd.InteriorPoint(max_iterations=100))
+    problem = random_problem(random, 8 + 2 * seed, 4 + seed)
+    found = solve(problem, bd.InteriorPoint(max_iterations=100))
     assert found.residual() < 1e-10
-    other = solve_by_pivoting(network, found.impulses + 0.01 * random.normal(size=network.b.shape))
+    other = solve_by_pivoting(problem, found.impulses + 0.01 * random.normal(size=problem.b.shape))
     assert other is not None and other.residual() < 1e-10
 
 
 def test_linear_systems_are_those_of_dense_matrices():
     random = np.random.default_rng(0)
-    network = problem(random, 15, 6)
-    n, (count, rows) = network.blocks * network.nv, network.b.shape
+    problem = random_problem(random, 15, 6)
+    n, (count, rows) = problem.blocks * problem.nv, problem.b.shape
     eye = np.eye(count * rows).reshape(-1, count, rows)
-    P = np.stack([network.push(x)[:-1].ravel() for x in eye])  # [count rows, n]
+    P = np.stack([problem.whitened(x)[:-1].ravel() for x in eye])  # [count rows, n]
     E = random.normal(size=(count, rows, rows))
     dense = np.zeros((count, rows, count, rows))
     dense[np.arange(count), :, np.arange(count)] = E
     dense = dense.reshape(count * rows, count * rows)
     r = random.normal(size=(count, rows))
     expected = np.linalg.solve(np.eye(count * rows) + dense @ P @ P.T, dense @ r.ravel())
-    factors = network.factor(E)
-    np.testing.assert_allclose(network.answer(factors, E, r).ravel(), expected, rtol=1e-8, atol=1e-10)
-    y = np.vstack([random.normal(size=(network.blocks, network.nv)), np.zeros((1, network.nv))])
+    factors = problem.factor(E)
+    np.testing.assert_allclose(problem.respond(factors, E, r).ravel(), expected, rtol=1e-8, atol=1e-10)
+    y = np.vstack([random.normal(size=(problem.blocks, problem.nv)), np.zeros((1, problem.nv))])
     expected = np.linalg.solve((np.eye(n) + P.T @ dense @ P).T, y[:-1].ravel())
-    np.testing.assert_allclose(network.solve(factors, y, transposed=True)[:-1].ravel(), expected, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(problem.solve(factors, y, transposed=True)[:-1].ravel(), expected, rtol=1e-8, atol=1e-10)
+
+
+def test_the_delassus_matrix_is_that_of_the_protocol():
+    """`apply`, `effect` and `speeds` are W λ, Pᵀ λ and P y; W is symmetric; `diagonal` is that of W + softness."""
+    random = np.random.default_rng(1)
+    problem: Delassus[np.ndarray] = random_problem(random, 9, 5)
+    shape = problem.diagonal.shape
+    n = problem.diagonal.size
+    W = np.zeros((n, *shape))
+    for impulses, column in zip(np.eye(n).reshape(n, *shape), W):
+        problem.apply(impulses, column)
+    W = W.reshape(n, n)
+    np.testing.assert_allclose(W, W.T, atol=1e-12)
+    np.testing.assert_allclose(W.diagonal() + 1e-6, problem.diagonal.ravel())
+    impulses = random.normal(size=shape)
+    y, speeds = np.empty((problem.blocks + 1, problem.nv)), np.empty(shape)
+    problem.effect(impulses, y)
+    y[-1] = 0.0  # the world does not move
+    problem.speeds(y, speeds)
+    np.testing.assert_allclose(speeds.ravel(), W @ impulses.ravel(), rtol=1e-9, atol=1e-9)
+
+
+def test_every_solver_has_a_solver_of_piles():
+    """The registries of dense worlds and of piles are of the same solvers; others are refused."""
+    assert set(PILE_SOLVERS) == set(SOLVERS)
+    with pytest.raises(TypeError, match="the solver of a big world must be"):
+        pile_solver(None, "a string")
 
 
 # ------------------------------------------------------------------------------------------ gradients
@@ -302,7 +331,7 @@ def test_a_step_without_derivative_has_no_number_for_it(monkeypatch):
     v = start.v.clone().requires_grad_()
     last = simulator.rollout(bd.State(start.q, v), steps=1).last
 
-    def singular(network, E):
+    def singular(problem, E):
         raise RuntimeError("Factor is exactly singular")
 
     monkeypatch.setattr(SparseDelassus, "factor", singular)

@@ -8,8 +8,7 @@ import torch
 from piles import pile, settled
 
 import backdrive as bd
-from backdrive.physics.constraints.constrain import RigidContact
-from backdrive.physics.step import Scheme
+from backdrive.physics.scheme import RigidContact, Scheme
 from backdrive.piles.rollout import PileWorld
 from backdrive.piles.step import Engine
 

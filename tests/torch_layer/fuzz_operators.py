@@ -120,21 +120,22 @@ def operator_arguments(r: random.Random) -> tuple[object, list]:
     if variant == 2:
         constants = constants.repeat(batch, 1)
     settings = [steps, every, r.choice([0, 2, 100]), path] if form == "rollout" else []
-    arguments = [form, q, v, x, w, constants, sim._program.number, names, settings]
+    of_path = "path_" if form == "rollout" and back else ""
+    given = {f"{of_path}q": q, f"{of_path}v": v, "vdot" if form == "inverse" else "controls": x, "wrenches": w}
+    given = {name: x for name, x in {**given, "constants": constants}.items() if x is not None}
+    rest = [sim._program.number, names, settings]
     if not back:
-        return torch.ops.backdrive.evaluate, arguments
-    bars = [randn(batch, model.nv)]
-    if form == "poses":
-        bars = [randn(*time, batch, model.nlink * sum(POSE))]
+        return torch.ops.backdrive.evaluate, [form, ",".join(given), list(given.values()), *rest]
     if form == "rollout":
-        bars = [
-            randn(*time, batch, model.nq),
-            randn(*time, batch, model.nv),
-            randn(batch, model.nq),
-            randn(batch, model.nv),
-            randn(batch, model.nv),
-        ]
-    return torch.ops.backdrive.pull_back, [*arguments, variant > 0, bars]
+        given |= {"path_q_bar": randn(*time, batch, model.nq), "path_v_bar": randn(*time, batch, model.nv)}
+        given |= {"last_q_bar": randn(batch, model.nq), "last_v_bar": randn(batch, model.nv)}
+        given |= {"last_v": randn(batch, model.nv)}
+    elif form == "poses":
+        given["out_bar"] = randn(*time, batch, model.nlink * sum(POSE))
+    else:
+        given["vdot_bar" if form == "forward" else "tau_bar"] = randn(batch, model.nv)
+    wanted = "constants_bar" if variant else ""
+    return torch.ops.backdrive.vjp, [form, ",".join(given), list(given.values()), *rest, wanted]
 
 
 def method_arguments(r: random.Random) -> tuple[object, list]:
@@ -188,7 +189,8 @@ def outcome(function: object, arguments: list) -> object:
     results = [x.detach().clone() for x in ([result] if isinstance(result, Tensor) else result)]
     if any(x.device.type == "meta" for x in results):  # shapes were asked for, and told
         return ("refused", results)
-    assert all(x.layout == torch.strided for x in arguments if isinstance(x, Tensor))
+    flat = [y for x in arguments for y in (x if isinstance(x, list) else [x])]
+    assert all(x.layout == torch.strided for x in flat if isinstance(x, Tensor))
     return ("done", results)
 
 

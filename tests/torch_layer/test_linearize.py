@@ -6,7 +6,7 @@ from scenes import ALL, arm, chain, leaves, random_controls, random_state, simul
 
 import backdrive as bd
 from backdrive.differences import central
-from backdrive.runtime.tangent import step_jacobians
+from backdrive.runtime.jacobians import StepPoint, step_jacobians
 from backdrive.schema.layout import NQ, NV, Kind
 
 EVERY_SCENE = pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
@@ -174,6 +174,6 @@ def test_the_kernel_of_jacobians_in_contact_is_the_adjoint_row_by_row(dim, depth
     assert bool((path.status.depth > 1e-3).any()) == (depth > 0)
     for t in range(3):
         state = path[t]
-        step = (sim._program.number, sim._tangent, *state, u.unsqueeze(0), path[t + 1].q, None, "")
-        for found, expected in zip(sim.linearize(state, u), step_jacobians(*step)):
+        at = StepPoint(sim._program, sim._tangent, tuple(state), u, None, "")
+        for found, expected in zip(sim.linearize(state, u), step_jacobians(at, path[t + 1].q)):
             torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9 * float(expected.abs().max()))

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import backdrive as bd
-from backdrive.runtime import autograd as operators
+from backdrive.runtime import autograd
 
 
 def arm(dim: int) -> bd.Model:
@@ -36,14 +36,14 @@ def inputs(model: bd.Model, batch: int | None, dtype: torch.dtype) -> list[torch
 def counting(monkeypatch, name):
     """Which calls took the short way."""
     taken = []
-    original = getattr(operators, name)
+    original = getattr(autograd, name)
 
     def counted(*args):
         outcome = original(*args)
         taken.append(outcome is not None)
         return outcome
 
-    monkeypatch.setattr(operators, name, counted)
+    monkeypatch.setattr(autograd, name, counted)
     return taken
 
 

@@ -270,13 +270,14 @@ def operator_arguments(make, form):
     constants = model.assemble({"mass": model.parameter("mass")})
     rows = torch.stack([constants, constants])
     assert sim.dtype == torch.float64
+    whole, moved = "q,v,controls,wrenches,constants", "q,v,controls"
     return {
-        "rollout": ("rollout", *leaves(q, v, u, w, constants), number, "mass", [3, 1, 0, 1]),
-        "end": ("rollout", *leaves(q, v, u), None, None, number, "", [3, 3, 0, 0]),
-        "checkpoint": ("rollout", *leaves(q, v, u), None, *leaves(rows), number, "mass", [3, 2, 0, 1]),
-        "forward": ("forward", *leaves(q, v, u[0], w[0], rows), number, "mass", []),
-        "inverse": ("inverse", *leaves(q, v, v), None, None, number, "", []),
-        "poses": ("poses", *leaves(q[None], v[None]), None, None, *leaves(constants), number, "mass", []),
+        "rollout": ("rollout", whole, leaves(q, v, u, w, constants), number, "mass", [3, 1, 0, 1]),
+        "end": ("rollout", moved, leaves(q, v, u), number, "", [3, 3, 0, 0]),
+        "checkpoint": ("rollout", f"{moved},constants", leaves(q, v, u, rows), number, "mass", [3, 2, 0, 1]),
+        "forward": ("forward", whole, leaves(q, v, u[0], w[0], rows), number, "mass", []),
+        "inverse": ("inverse", "q,v,vdot", leaves(q, v, v), number, "", []),
+        "poses": ("poses", "q,v,constants", leaves(q[None], v[None], constants), number, "mass", []),
     }[form]
 
 
@@ -288,14 +289,20 @@ def test_opcheck(form):
 @pytest.mark.parametrize("form", ["rollout", "end", "checkpoint", "forward", "inverse", "poses"])
 def test_the_operator_is_the_function(form):
     """Registered, its results and gradients are those of the functions that run outside of torch.compile."""
-    from backdrive.runtime import autograd as operators
+    from backdrive.runtime import autograd
+    from backdrive.runtime.request import Request
 
     arguments = operator_arguments(arm, form)
-    inputs = [x for x in arguments if isinstance(x, torch.Tensor)]
+    inputs = arguments[2]
+
+    def function(form, names, tensors, *rest):
+        request = Request.parse(form, names, *rest)
+        return autograd.evaluate(request, dict(zip(request.names, tensors))).values()
+
     outcomes = []
-    for function in (torch.ops.backdrive.evaluate, operators.evaluate):
-        outputs = list(function(*arguments))
-        loss = project(*(outputs[1:] if form not in ("forward", "inverse", "poses") else outputs))
+    for evaluate in (torch.ops.backdrive.evaluate, function):
+        outputs = list(evaluate(*arguments))
+        loss = project(*(outputs[:-1] if form not in ("forward", "inverse", "poses") else outputs))
         outcomes.append((outputs, torch.autograd.grad(loss, inputs)))
     for mine, right in zip(*outcomes):
         assert all(torch.equal(x, y) for x, y in zip(mine, right, strict=True))
@@ -306,9 +313,10 @@ def test_opcheck_of_the_others():
     axis = arm().parameter("axis") * torch.tensor([[[1.0]], [[2.0]]], dtype=torch.float64)
     torch.library.opcheck(torch.ops.backdrive.assemble.default, (number, "mass,axis", leaves(mass, axis)))
     (q, v), u = random_state(arm(), 1, 2), random_controls(arm(), 1, 2)
+    names = "path_q,path_v,controls,path_q_bar,path_v_bar,last_q_bar,last_v_bar,last_v"
     bars = [randn(1, 2, 13), randn(1, 2, 11), randn(2, 13), randn(2, 11), randn(2, 11)]
-    arguments = ("rollout", q, v, u, None, None, number, "", [1, 1, 0, 0], False, bars)
-    torch.library.opcheck(torch.ops.backdrive.pull_back.default, arguments)
+    arguments = ("rollout", names, [q, v, u, *bars], number, "", [1, 1, 0, 0], "")
+    torch.library.opcheck(torch.ops.backdrive.vjp.default, arguments)
 
 
 def test_the_operator_that_assembles_parameters():
@@ -323,7 +331,7 @@ def test_the_operator_that_assembles_parameters():
 def test_second_derivatives_of_the_operator_raise():
     arguments = operator_arguments(arm, "forward")
     (gradient,) = torch.autograd.grad(
-        torch.ops.backdrive.evaluate(*arguments)[0].sum(), arguments[1], create_graph=True
+        torch.ops.backdrive.evaluate(*arguments)[0].sum(), arguments[2][0], create_graph=True
     )
     with pytest.raises(RuntimeError, match="backdrive has first derivatives only"):
         gradient.sum().backward()

@@ -6,7 +6,7 @@ from scenes import ALL, arm, chain, pendulum, random_controls, random_state, ran
 
 import backdrive as bd
 from backdrive.gradcheck import GradcheckReport, Row
-from backdrive.runtime import execute as evaluation
+from backdrive.runtime import execute
 
 STEPS = 4
 
@@ -91,19 +91,26 @@ def test_tolerance():
 
 
 def wrong_gradient(monkeypatch, which, change, form="rollout"):
-    right = evaluation.pull_back
+    right = execute.vjp
 
-    def wrong(*args):
-        results = right(*args)
-        if args[0] == form and which < len(results):  # (steps by themselves have no gradients of parameters)
+    def wrong(request, *args):
+        results = right(request, *args)
+        if request.signature.form == form and which in results:  # (steps by themselves have none of parameters)
             results[which] = change(results[which])
         return results
 
-    monkeypatch.setattr(evaluation, "pull_back", wrong)
+    monkeypatch.setattr(execute, "vjp", wrong)
 
 
 @pytest.mark.parametrize(
-    ("which", "name"), [(0, "q"), (1, "v"), (2, "controls"), (3, "wrenches"), (4, "parameter mass")]
+    ("which", "name"),
+    [
+        ("q_bar", "q"),
+        ("v_bar", "v"),
+        ("controls_bar", "controls"),
+        ("wrenches_bar", "wrenches"),
+        ("constants_bar", "parameter mass"),
+    ],
 )
 @pytest.mark.parametrize(
     "change", [lambda x: 1.001 * x, lambda x: -x, torch.zeros_like, lambda x: x + 1e-2, lambda x: x * float("nan")],
@@ -124,16 +131,16 @@ def test_wrong_gradients_are_found(monkeypatch, which, name, change):
 
 def test_the_wrong_step_is_named(monkeypatch):
     """Only gradients of the state of step 2 are wrong."""
-    state, right = random_state(chain()), evaluation.pull_back
+    state, right = random_state(chain()), execute.vjp
     path = simulator(chain).rollout(state, steps=STEPS)
 
-    def wrong(*args):
-        results = right(*args)
-        here = (args[1][0] == path.q[2]).all(-1)
-        results[0] = torch.where(here[:, None], 1.1 * results[0], results[0])
+    def wrong(request, tensors, *args):
+        results = right(request, tensors, *args)
+        here = (tensors["path_q"][0] == path.q[2]).all(-1)
+        results["q_bar"] = torch.where(here[:, None], 1.1 * results["q_bar"], results["q_bar"])
         return results
 
-    monkeypatch.setattr(evaluation, "pull_back", wrong)
+    monkeypatch.setattr(execute, "vjp", wrong)
     report = bd.gradcheck(simulator(chain), state, steps=STEPS)
     assert not report
     assert [bool(e > 1e-6) for e in report.steps["q"]] == [False, False, True, False]

@@ -1,6 +1,31 @@
-"""Backends turn traced kernels into machine code. There is one: `llvm_cpu`, with SIMD lanes on the host's processor."""
+"""Backends generate executable code from traced kernels.
 
-from .llvm_cpu.kernel import Executable, Integer, Ints, Kernel, Number, Packs, Picked, Rows, Table, subroutine
+`base` has what all of them share: arguments, kernels, the calling convention. There is one backend, `llvm_cpu`, for the
+SIMD units of the host's processor. To add another: a package beside `llvm_cpu` with a class that has `Backend.build`,
+registered below.
+"""
+
+from .base import (
+    Argument,
+    Backend,
+    Executable,
+    Integer,
+    Ints,
+    Kernel,
+    Number,
+    Packs,
+    Picked,
+    Rows,
+    Table,
+    default_backend,
+    register,
+)
+from .llvm_cpu.backend import LlvmCpu
 from .llvm_cpu.launch import run
 
-__all__ = ["Executable", "Integer", "Ints", "Kernel", "Number", "Packs", "Picked", "Rows", "Table", "run", "subroutine"]
+register("llvm_cpu", LlvmCpu())
+
+__all__ = [
+    "Argument", "Backend", "Executable", "Integer", "Ints", "Kernel", "LlvmCpu", "Number", "Packs", "Picked", "Rows",
+    "Table", "default_backend", "register", "run",
+]  # fmt: skip

@@ -15,8 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..backends import Executable, Integer, Kernel, Number, Rows, Table, run
-from ..backends.llvm_cpu.kernel import Argument
+from ..backends import Argument, Executable, Integer, Kernel, Number, Rows, Table, run
 from ..ir import Graph, Scalar, carry, is_constant, is_finite, loop, replay, select, to_float, vjp
 from .symbols import Formula
 

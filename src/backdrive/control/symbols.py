@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..ir import Graph, Scalar, TraceError, Value, atan2, clip, cos, select, sin, sqrt, tanh
+from ..ir import Graph, Mask, Scalar, TraceError, Value, atan2, clip, cos, select, sin, sqrt, tanh
 
 Array = np.ndarray
 
@@ -221,7 +221,7 @@ def _cumsum(x: Array, dim: int) -> Array:
     return np.cumsum(x, axis=dim)
 
 
-def _where(condition: Scalar, a: Scalar, b: Scalar) -> Scalar:
+def _where(condition: Mask, a: Scalar, b: Scalar) -> Scalar:
     return select(condition, a, b)
 
 

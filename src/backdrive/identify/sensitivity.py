@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..model import State
-from ..trajectory import Trajectory
+from ..trajectory import PathStates, Trajectory, link_poses
 from .problem import Problem
 
 ROWS = 2048  # of a batch of gradients: more do not fit into the cache
@@ -86,9 +86,10 @@ def _observation_jacobians(problem: Problem, z: Tensor, path: Trajectory) -> tup
     def observed(q: Tensor, v: Tensor, constants: Tensor) -> Tensor:
         pieces: list[Tensor] = []
         if links:
-            positions = simulator._link_poses(q.unsqueeze(0), v.unsqueeze(0), constants, names)[1].squeeze(0)
+            states = PathStates(simulator._program, (q.unsqueeze(0), v.unsqueeze(0)), constants, names)
+            positions = link_poses(states)[1].squeeze(0)
             pieces.append(positions[:, links, : simulator.model.dim].flatten(1))
-        pieces += [simulator._planar_angle(q, body).unsqueeze(-1) for body in channels.turning]
+        pieces += [simulator._angles.of(q, body).unsqueeze(-1) for body in channels.turning]
         if channels.has_q:
             pieces.append(q)
         if channels.has_v:

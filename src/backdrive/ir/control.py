@@ -1,24 +1,26 @@
-"""Loops and branches that physics code writes once: plain Python on constants, regions of the graph on traced values.
+"""Loops and branches: plain Python on Python numbers, regions of the graph on traced values.
 
-for i in loop(n): ...                 n an int: unrolled; n traced: one body, n a run-time trip count
+for i in loop(n): ...                 unrolled if n is an int; one body with a run-time trip count if n is traced
 for _ in when(condition): ...         a branch that all lanes take together
-if leave(condition): break            leave the innermost loop (all lanes together)
-for _ in while_any(mask, limit): ...  repeat while a lane's mask() holds, at most `limit` times
+if leave(condition): break            leave the innermost loop, all lanes together
+for _ in while_any(mask, limit): ...  repeat while mask() holds in any lane, at most `limit` times
 switch(index, functions, *args)       call functions[index]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
-from .graph import Graph, TraceError, current, invert, traced
+from .graph import Graph, TraceError, Value, current, invert, traced
 from .scalar import any_lane
+from .types import Index, Mask
 
 
-def loop(stop: Any, start: Any = 0, reverse: bool = False) -> Iterator[Any]:
-    """start, start + 1, ..., stop - 1, or the same backwards."""
+def loop(stop: Index, start: Index = 0, reverse: bool = False) -> Iterator[Any]:
+    """Loop over start, start + 1, ..., stop - 1, or over the same indices backwards."""
     if not traced(stop) and not traced(start):
+        stop, start = cast(int, stop), cast(int, start)
         yield from _unrolled(range(stop - 1, start - 1, -1) if reverse else range(start, stop))
         return
     graph = current()
@@ -38,13 +40,13 @@ def _unrolled(numbers: range) -> Iterator[int]:
         graph.loops.pop()
 
 
-def _check_uniform(condition: Any) -> None:
+def _check_uniform(condition: Value) -> None:
     if condition.type != "c":
         raise TraceError("a branch on a lane's condition: lanes branch together, use any_lane() or select()")
 
 
-def when(condition: Any) -> Iterator[None]:
-    """The body, if `condition` (uniform) holds."""
+def when(condition: Mask) -> Iterator[None]:
+    """Run the body if `condition`, which all lanes share, holds."""
     if not traced(condition):
         if condition:
             yield
@@ -56,8 +58,8 @@ def when(condition: Any) -> Iterator[None]:
     graph.close_region()
 
 
-def leave(condition: Any) -> bool:
-    """``if leave(condition): break`` ends the innermost loop when `condition` (uniform) holds."""
+def leave(condition: Mask) -> bool:
+    """``if leave(condition): break`` ends the innermost loop when `condition`, which all lanes share, holds."""
     if not traced(condition):
         return bool(condition)
     _check_uniform(condition)
@@ -67,24 +69,27 @@ def leave(condition: Any) -> bool:
     return False
 
 
-def while_any(mask: Callable[[], Any], limit: Any) -> Iterator[Any]:
-    """Repeat while ``mask()`` holds in any lane. Finished lanes go on computing: freeze them with select()."""
+def while_any(mask: Callable[[], Mask], limit: Index) -> Iterator[Any]:
+    """Repeat while ``mask()`` holds in any lane, at most `limit` times.
+
+    Lanes whose mask does not hold any more go on computing: keep their state with `select`.
+    """
     if (graph := Graph.current) is None:
         for i in loop(limit):
             if not mask():
                 return
             yield i
         return
-    i = graph.open_region("for", (0, limit), "i")  # rolled, whatever the limit
-    if not leave(invert(any_lane(mask()))):
+    i = graph.open_region("for", (0, limit), "i")  # rolled, even if the limit is an int
+    if not leave(invert(cast(Value, any_lane(mask())))):
         yield i
     graph.close_region()
 
 
-def switch(index: Any, functions: Sequence[Callable[..., None]], *args: Any) -> None:
-    """Call ``functions[index](*args)``; the functions leave their results in memory."""
+def switch(index: Index, functions: Sequence[Callable[..., None]], *args: Any) -> None:
+    """Call ``functions[index](*args)``. The functions leave their results in memory."""
     if not traced(index):
-        functions[index](*args)
+        functions[cast(int, index)](*args)
         return
     for k, function in enumerate(functions):
         for _ in when(index == k):

@@ -1,18 +1,21 @@
-"""What of a trace is computed, and which multiplications and additions are fused.
+"""Dead-code elimination, and the choice of fused multiply-adds.
 
-Both are decided here, on the graph, and not left to LLVM: so a kernel's results have the same bits for every lane
-width and every optimisation level.
+Both are decided here, on the graph, and not left to a backend's optimiser: so a kernel's results have the same bits for
+every lane width and every optimisation level.
 """
 
 from __future__ import annotations
 
+from typing import Any
+
 from .graph import Graph, Region, Value
 
 EFFECTS = {"store", "call", "for", "if", "leave", "prefetch", "pick"}
+"""Operations that are kept although no other node uses their result."""
 
 
 def live_nodes(graph: Graph) -> bytearray:
-    """1 for every node that an effect depends on. Operands precede their users."""
+    """For each node, 1 if an effect depends on it, else 0. Operands precede their users."""
     live = bytearray(len(graph.nodes))
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
@@ -24,14 +27,16 @@ def live_nodes(graph: Graph) -> bytearray:
     return live
 
 
-def operands(args: tuple) -> list[Value]:
+def operands(args: tuple[Any, ...]) -> list[Value]:
+    """The values among a node's arguments."""
     return [a for a in args if isinstance(a, Value)]
 
 
 def fuse(graph: Graph, live: bytearray) -> dict[int, int]:
     """Choose fused multiply-adds: {index of an add or sub: which of its arguments is the product}.
 
-    A product is absorbed if every use of it can absorb it: it is then never computed by itself (live = 0).
+    A product is fused if all of its users are additions or subtractions in its own region that are not fused with
+    another product; it is then not computed by itself, and `live` becomes 0.
     """
     region_of: dict[int, Region] = {}
     users: dict[int, list[int]] = {}

@@ -1,26 +1,31 @@
 """Reverse-mode derivatives of straight-line functions.
 
-The function is traced into a scratch graph, differentiated there, and the result is replayed where the caller is:
-in a kernel (sharing nodes with the rest of it, folding what is constant there) or on floats. Loops are not
-differentiated: the caller reverses the loop and differentiates its body.
+The function is traced into a scratch graph and differentiated there. The derivative is then replayed in the caller's
+context: in a kernel, where it shares nodes with the surrounding code and folds with its constants, or on plain floats.
+Loops are not differentiated: the caller reverses the loop and differentiates its body.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import graph as g
 from . import scalar
-from .graph import Graph, Scalar, TraceError, Value, traced
+from .graph import Graph, TraceError, Value
+from .types import Scalar
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 
 def vjp(
     function: Callable[..., Sequence[Scalar]], inputs: Sequence[Scalar], seeds: Sequence[Scalar]
 ) -> tuple[list[Scalar], list[Scalar]]:
-    """``outputs = function(*inputs)`` and the gradient of ``Σ seeds[k] * outputs[k]`` with respect to every input.
+    """The vector-Jacobian product of a function.
 
-    Values that `function` captures are constants.
+    Returns outputs = function(*inputs), and the cotangents of the inputs: the gradient of Σₖ seeds[k] outputs[k].
+    Values that `function` captures from its surroundings are treated as constants.
     """
     tape = Graph(scratch=True)
     with tape:
@@ -30,28 +35,33 @@ def vjp(
             raise TraceError(f"vjp: {len(outputs)} outputs but {len(seeds)} seeds")
         bars: dict[int, Scalar] = {}
         for y, seed in zip(outputs, seeds, strict=True):
-            _contribute(tape, bars, y, seed)
+            _accumulate(tape, bars, y, seed)
         for index in range(len(tape.nodes) - 1, -1, -1):
             if index in bars:
-                _pull_back(tape, index, bars)
+                _propagate(tape, index, bars)
         gradient = [bars.get(x.index, 0.0) for x in leaves]
     values = replay(tape, inputs, [*outputs, *gradient])
     return values[: len(outputs)], values[len(outputs) :]
 
 
-def _contribute(tape: Graph, bars: dict[int, Scalar], x: Scalar, bar: Scalar) -> None:
-    if traced(x) and x.graph is tape:
+def _on_tape(x: object, tape: Graph) -> TypeIs[Value]:
+    return isinstance(x, Value) and x.graph is tape
+
+
+def _accumulate(tape: Graph, bars: dict[int, Scalar], x: Scalar, bar: Scalar) -> None:
+    """Add to the cotangent of a node; the cotangents of constants are not needed."""
+    if _on_tape(x, tape):
         bars[x.index] = bars[x.index] + bar if x.index in bars else bar
 
 
-def _pull_back(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
-    """Pass the adjoint of node `index` on to its arguments."""
+def _propagate(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
+    """Propagate the cotangent of node `index` to its arguments."""
     op, args, _ = tape.nodes[index]
     y, bar = Value(tape, index, "f", tape.body), bars[index]
 
     def give(*contributions: tuple[Scalar, Scalar]) -> None:
         for x, contribution in contributions:
-            _contribute(tape, bars, x, contribution)
+            _accumulate(tape, bars, x, contribution)
 
     if op == "leaf":
         return
@@ -85,8 +95,8 @@ def _pull_back(tape: Graph, index: int, bars: dict[int, Scalar]) -> None:
         give((a, scalar.select(first, bar, 0.0)), (b, scalar.select(first, 0.0, bar)))
     elif op == "select":
         give((b, scalar.select(a, bar, 0.0)), (args[2], scalar.select(a, 0.0, bar)))
-    elif op not in ("floor", "round", "to_float"):  # those are piecewise constant
-        raise TraceError(f"vjp through '{op}'")
+    elif op not in ("floor", "round", "to_float"):  # piecewise constant: the derivative is zero
+        raise TraceError(f"vjp through '{op}': it has no derivative rule")
 
 
 _REPLAY: dict[str, Callable[..., Any]] = {
@@ -113,7 +123,7 @@ _REPLAY: dict[str, Callable[..., Any]] = {
     "or": lambda a, b: g.logic("or", a, b),
     "not": g.invert,
     "finite": scalar.is_finite,
-    # of integers that the function captures:
+    # Operations on integers that the function captures:
     "any": scalar.any_lane,
     "to_float": scalar.to_float,
     "iadd": g.add,
@@ -129,21 +139,18 @@ _REPLAY: dict[str, Callable[..., Any]] = {
 
 
 def replay(tape: Graph, inputs: Sequence[Scalar], wanted: Sequence[Scalar]) -> list[Scalar]:
-    """Evaluate nodes of a scratch graph in the current graph, or on floats, in the order they were traced."""
-
-    def on_tape(x: Scalar) -> bool:
-        return traced(x) and x.graph is tape
+    """Evaluate nodes of a scratch graph in the current graph, or on floats, in the order in which they were traced."""
 
     live: set[int] = set()
-    pending = [x.index for x in wanted if on_tape(x)]
+    pending = [x.index for x in wanted if _on_tape(x, tape)]
     while pending:
         index = pending.pop()
         if index not in live:
             live.add(index)
-            pending += [a.index for a in tape.nodes[index].args if on_tape(a)]
+            pending += [a.index for a in tape.nodes[index].args if _on_tape(a, tape)]
     done: dict[int, Scalar] = {}
     for index in sorted(live):
         op, args, _ = tape.nodes[index]
-        values = [done[a.index] if on_tape(a) else a for a in args]
+        values = [done[a.index] if _on_tape(a, tape) else a for a in args]
         done[index] = inputs[args[0]] if op == "leaf" else _REPLAY[op](*values)
-    return [done[x.index] if on_tape(x) else x for x in wanted]
+    return [done[x.index] if _on_tape(x, tape) else x for x in wanted]

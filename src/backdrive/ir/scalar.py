@@ -1,14 +1,21 @@
-"""The scalar functions of physics, on plain floats and on traced values alike."""
+"""The scalar functions that physics is written in: they take plain floats as well as traced values.
+
+`maximum`, `select` and `to_float` also take numpy arrays, element by element.
+"""
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import Any, cast, overload
 
-from .graph import Graph, Scalar, TraceError, current, integer_op, same, traced
+import numpy as np
+
+from .graph import Graph, TraceError, current, integer_op, same, traced
+from .types import Index, Mask, Scalar
 
 
-def _unary(op: str, on_float: Any) -> Any:
+def _unary(op: str, on_float: Callable[[Any], float]) -> Callable[[Scalar], Scalar]:
     def function(x: Scalar) -> Scalar:
         return current().add(op, (x,), "f") if traced(x) else on_float(x)
 
@@ -22,8 +29,12 @@ floor = _unary("floor", math.floor)
 nearest = _unary("round", round)  # ties to even, as IEEE 754 rounds
 
 
-def minimum(a: Scalar, b: Scalar) -> Scalar:
-    """The smaller of two; if one is NaN, the second."""
+@overload
+def minimum(a: Index, b: Index) -> Index: ...
+@overload
+def minimum(a: Scalar, b: Scalar) -> Scalar: ...
+def minimum(a: Any, b: Any) -> Any:
+    """The smaller of a and b; b if one of them is NaN. Also of two integers that all lanes share."""
     if any(traced(x) and x.type == "i" for x in (a, b)):
         return integer_op("imin", a, b)
     if traced(a) or traced(b):
@@ -32,41 +43,43 @@ def minimum(a: Scalar, b: Scalar) -> Scalar:
 
 
 def maximum(a: Scalar, b: Scalar) -> Scalar:
-    """The larger of two; if one is NaN, the second."""
+    """The larger of a and b; b if one of them is NaN."""
     if any(traced(x) and x.type == "i" for x in (a, b)):
-        raise TraceError("maximum() of integers")
+        raise TraceError("maximum() of integers is not implemented")
     if traced(a) or traced(b):
         return a if same(a, b) else current().add("max", (a, b), "f")
-    return a if a > b else b
+    return select(a > b, a, b)
 
 
-def select(condition: Any, a: Scalar, b: Scalar) -> Scalar:
-    """`a` in the lanes where `condition` holds, `b` in the others. Both are computed."""
+def select(condition: Any, a: Any, b: Any) -> Any:
+    """a in the lanes where `condition` holds, b in the others. Both are computed."""
     if not traced(condition):
-        return a if condition else b
+        return np.where(condition, a, b) if isinstance(condition, np.ndarray) else a if condition else b
     return a if same(a, b) else current().add("select", (condition, a, b), "f")
 
 
 def clip(x: Scalar, low: Scalar, high: Scalar) -> Scalar:
-    """x limited to [low, high]; its derivative is 1 on the closed interval. NaN stays NaN."""
+    """x clamped to [low, high]. The derivative with respect to x is 1 on the closed interval. NaN stays NaN."""
     return select(x < low, low, select(x > high, high, x))
 
 
-def any_lane(mask: Any) -> Any:
-    """A uniform condition: whether `mask` holds in at least one lane."""
+def any_lane(mask: Mask) -> Mask:
+    """Whether `mask` holds in at least one lane: a condition that all lanes share."""
     return current().add("any", (mask,), "c") if traced(mask) and mask.type == "b" else mask
 
 
 def to_float(i: Any) -> Scalar:
-    """A uniform integer as a lane float."""
+    """An integer that all lanes share as a float of every lane."""
+    if isinstance(i, np.ndarray):
+        return i.astype(np.float64)
     return current().add("to_float", (i,), "f") if traced(i) else float(i)
 
 
-def is_finite(x: Scalar) -> Any:
-    """x - x is 0 for every finite x, else NaN."""
+def is_finite(x: Scalar) -> Mask:
+    """Whether x is neither infinite nor NaN: x - x is 0 then, and NaN otherwise."""
     if not traced(x):
-        return math.isfinite(x)
-    if current().scratch:  # a difference of the same would be folded when it is replayed
+        return math.isfinite(cast(float, x))
+    if current().scratch:  # x - x would be folded to 0 when the scratch graph is replayed
         return current().add("finite", (x,), "b")
     return current().add("feq", (current().add("sub", (x, x), "f"), 0.0), "b")
 
@@ -79,7 +92,7 @@ _HALF_PI = {
     64: (1.57079632673412561417e00, 6.07710050630396597660e-11, 2.02226624879595063154e-21),
     32: (1.5703125, 4.837512969970703125e-4, 7.54978995489188216e-8),
 }
-# Adding 1.5 · 2ᵐ, m the bits of the mantissa, rounds to an integer k, and leaves k in the lowest bits.
+# Adding 1.5 · 2ᵐ, with m bits in the mantissa, rounds to an integer k and leaves k in the lowest bits.
 _MAGIC = {64: 1.5 * 2.0**52, 32: 1.5 * 2.0**23}
 _SIN = (
     -1.66666666666666324348e-01, 8.33333333332248946124e-03, -1.98412698298579493134e-04,
@@ -92,7 +105,8 @@ _COS = (
 
 
 def horner(z: Scalar, coefficients: tuple[float, ...]) -> Scalar:
-    result = coefficients[-1]
+    """The polynomial with these coefficients, of z⁰ first, at z."""
+    result: Scalar = coefficients[-1]
     for c in reversed(coefficients[:-1]):
         result = c + z * result
     return result
@@ -101,15 +115,15 @@ def horner(z: Scalar, coefficients: tuple[float, ...]) -> Scalar:
 def sincos(x: Scalar) -> tuple[Scalar, Scalar]:
     """(sin x, cos x)"""
     if not traced(x):
-        return math.sin(x), math.cos(x)
+        return math.sin(cast(float, x)), math.cos(cast(float, x))
     graph = current()
-    if graph.scratch:  # to be differentiated: d sin = cos
+    if graph.scratch:  # kept as single nodes, whose derivatives are known
         return graph.add("sin", (x,), "f"), graph.add("cos", (x,), "f")
     return _sincos_polynomials(x, graph)
 
 
 def _sincos_polynomials(x: Scalar, graph: Graph) -> tuple[Scalar, Scalar]:
-    bits = graph.module.bits
+    bits = graph.target.bits
     high, middle, low = _HALF_PI[bits]
     magic = _MAGIC[bits]
     rounded = x * (2.0 / math.pi) + magic
@@ -125,29 +139,31 @@ def _sincos_polynomials(x: Scalar, graph: Graph) -> tuple[Scalar, Scalar]:
 
 
 def sin(x: Scalar) -> Scalar:
+    """sin x"""
     return sincos(x)[0]
 
 
 def cos(x: Scalar) -> Scalar:
+    """cos x"""
     return sincos(x)[1]
 
 
-# tanh: from expm1, which keeps all digits of small numbers. Its argument is reduced to [-ln(2)/2, ln(2)/2] by Cody and
-# Waite's split of ln 2, as above; then Taylor's series.
+# tanh x = E / (E + 2) with E = expm1(2 |x|), which keeps all digits for small x. The argument of expm1 is reduced to
+# [-ln(2)/2, ln(2)/2] by Cody and Waite's split of ln 2, as above; there, expm1 is its Taylor series.
 
 _LN2 = {64: (6.93147180369123816490e-01, 1.90821492927058770002e-10), 32: (0.693359375, -2.12194440e-4)}
 _EXPM1 = {bits: tuple(1.0 / math.factorial(n) for n in range(1, terms + 1)) for bits, terms in ((64, 14), (32, 8))}
-_SATURATED = 20.0  # beyond, tanh is ±1 to the last bit
+_SATURATED = 20.0  # for larger |x|, tanh x rounds to ±1
 
 
 def tanh(x: Scalar) -> Scalar:
-    """NaN stays NaN."""
+    """tanh x. NaN stays NaN."""
     if not traced(x):
-        return math.tanh(x)
+        return math.tanh(cast(float, x))
     graph = current()
     if graph.scratch:
         return graph.add("tanh", (x,), "f")
-    bits = graph.module.bits
+    bits = graph.target.bits
     high, low = _LN2[bits]
     y = 2.0 * minimum(_SATURATED, absolute(x))
     magic = _MAGIC[bits]
@@ -176,13 +192,13 @@ _ATAN_Q = (
 def atan2(y: Scalar, x: Scalar) -> Scalar:
     """The angle of the point (x, y), in (-π, π]; 0 at the origin. NaN stays NaN."""
     if not traced(x) and not traced(y):
-        return math.atan2(y + 0.0, x + 0.0)  # no negative zeros
+        return math.atan2(cast(float, y + 0.0), cast(float, x + 0.0))  # adding 0 removes negative zeros
     graph = current()
     if graph.scratch:
         return graph.add("atan2", (y, x), "f")
     ay, ax = absolute(y), absolute(x)
-    small, large = minimum(ax, ay), maximum(ay, ax)  # in this order, one of them is NaN if x or y is
-    t = small / select(large == 0.0, 1.0, large)
+    small, large = minimum(ax, ay), maximum(ay, ax)  # in this order of arguments, one of the two is NaN if x or y is
+    t = small / select(cast(Any, large) == 0.0, 1.0, large)
     reduce = t > math.tan(math.pi / 8)
     u = select(reduce, (t - 1.0) / (t + 1.0), t)
     z = u * u

@@ -1,11 +1,11 @@
-"""What a world is: scenes, shapes, joints, motors, parameters, states, and loaders of robot files."""
+"""Models of worlds: scenes, shapes, joints, actuators, parameters, states, and loaders of robot files."""
 
 from ..schema.layout import Kind
+from .actuators import Motor, PositionServo, VelocityServo
 from .constraints import Constraint, Distance, Lock, Weld
 from .joints import Ball, Fixed, Free, Hinge, Joint, Planar, Slider
 from .load import load
 from .model import Model
-from .motors import Motor, PositionServo, VelocityServo
 from .parameters import ParameterInfo, ParameterTable
 from .scene import Scene
 from .shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, PlacedShape, Polygon, Shape, Sphere

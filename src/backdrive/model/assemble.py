@@ -1,4 +1,4 @@
-"""Put users' parameters into a model's constants, differentiably, and refuse what no world can have."""
+"""Write parameters into a model's constants, differentiably, and reject values that are not physical."""
 
 from __future__ import annotations
 
@@ -76,6 +76,7 @@ def _normalise(info: ParameterInfo, flat: Tensor) -> Tensor:
 
 
 def _validate(model: Model, info: ParameterInfo, value: Tensor) -> None:
+    """Raise if a value of a parameter is not physical."""
     value = value.detach()
     if info.name in _MAY_BE_INFINITE:
         _require(info, value, ~torch.isnan(value), "must be a number")
@@ -99,7 +100,9 @@ def _restitution(model: Model, info: ParameterInfo, value: Tensor) -> None:
 
 
 def _size(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    offset = torch.tensor([row.endswith(".offset") for row in info.rows])  # of a half-space: any number
+    offset = torch.tensor(
+        [row.endswith(".offset") for row in info.rows]
+    )  # the offset of a half-space may be any number
     _require(info, value, offset | (value > 0.0), "must be > 0")
 
 
@@ -129,7 +132,7 @@ def _inertia(model: Model, info: ParameterInfo, value: Tensor) -> None:
         return
     xx, yy, zz, xy, xz, yz = value.unbind(-1)
     half = (xx + yy + zz) / 2.0
-    # The triangle inequality says that half the trace minus the inertia is positive, too.
+    # The triangle inequality holds if (trace / 2) 1 - inertia is positive definite, too.
     rest = torch.stack([half - xx, half - yy, half - zz, -xy, -xz, -yz], -1)
     if _clearly_positive(value) and _clearly_positive(rest):
         return
@@ -144,7 +147,7 @@ def _inertia(model: Model, info: ParameterInfo, value: Tensor) -> None:
 
 
 def _clearly_positive(value: Tensor) -> bool:
-    """Whether all symmetric matrices [..., 6] have positive leading minors: a quick test, no eigenvalues."""
+    """Whether all symmetric matrices [..., 6] have positive leading minors: a fast test without eigenvalues."""
     xx, yy, zz, xy, xz, yz = value.unbind(-1)
     minor = xx * yy - xy * xy
     determinant = zz * minor - xx * yz * yz - yy * xz * xz + 2.0 * xy * xz * yz
@@ -170,7 +173,7 @@ _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
 def _require(info: ParameterInfo, value: Tensor, fine: Tensor, rule: str, model: Model | None = None) -> None:
     """Raise for the first False in ``fine`` ([B,] rows, ...), naming its row and environment.
 
-    With a ``model``, values that are its own are exempt: the massless frames of a loaded file may stay so.
+    With a ``model``, values equal to the model's own are exempt: massless frames of a loaded file may stay massless.
     """
     if bool(fine.all()):
         return

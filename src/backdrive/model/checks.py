@@ -1,4 +1,4 @@
-"""Validation of user input: what was wrong, what was expected, and the nearest valid name."""
+"""Validation of user input. Errors say what was wrong and what was expected, with the nearest valid name."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ import numpy as np
 Array = np.ndarray
 
 RELATIVE_TOLERANCE = 1e-9
-"""How far, relative to its trace, an inertia may violate the triangle inequality (a thin plate meets it
-with equality, so rounding alone can violate it)."""
+"""Tolerance of the triangle inequality of principal moments, relative to their sum. A thin plate satisfies it with
+equality, so rounding alone can violate it."""
 
 
 def unknown(what: str, name: object, valid: Iterable[str]) -> str:
-    """Message for a name that does not exist, with the nearest one that does."""
+    """An error message for an unknown name that suggests the nearest valid one."""
     names = list(valid)
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     if close:
@@ -68,7 +68,7 @@ def array(value: Any, what: str) -> Array:
 
 
 def interval(value: Any, what: str) -> tuple[float, float]:
-    """(low, high) with low < high; an infinite or None end, or None alone, is unlimited."""
+    """(low, high) with low < high. An end that is infinite or None is unlimited; None instead of a pair, too."""
     if value is None:
         return -math.inf, math.inf
     try:
@@ -81,7 +81,7 @@ def interval(value: Any, what: str) -> tuple[float, float]:
 
 
 def unit_vector(value: Any, size: int, what: str) -> Array:
-    """A direction, normalised; zero length raises."""
+    """A direction, normalised. Zero length raises."""
     result = vector(value, size, what)
     length = np.linalg.norm(result)
     if length < 1e-12:
@@ -90,7 +90,7 @@ def unit_vector(value: Any, size: int, what: str) -> Array:
 
 
 def unit_quaternion(value: Any, what: str) -> Array:
-    """A quaternion, w first, of unit length to 1e-6 (then normalised exactly)."""
+    """A quaternion (w first) whose length is 1 to within 1e-6, normalised."""
     result = vector(value, 4, what)
     length = np.linalg.norm(result)
     if abs(length - 1.0) > 1e-6:
@@ -103,7 +103,10 @@ _keeps_units: ContextVar[bool] = ContextVar("keeps_units", default=False)
 
 @contextmanager
 def unit_vectors_kept() -> Iterator[None]:
-    """What is of unit length but for rounding keeps its bits in here: dividing it again would change the last ones."""
+    """In this context, vectors that have unit length up to rounding are not normalised again.
+
+    Dividing by a length next to 1 would change the last bits of numbers that were read from a file.
+    """
     token = _keeps_units.set(True)
     try:
         yield
@@ -127,7 +130,7 @@ def identifier(value: Any, what: str, taken: Iterable[str]) -> str:
 
 
 def physical_inertia(inertia: Array, what: str) -> None:
-    """Raise unless a 3 x 3 inertia (kg m^2) is symmetric, positive definite, and a rigid body can have it."""
+    """Raise unless an inertia [3, 3] (kg m^2) is symmetric, positive definite, and possible for a rigid body."""
     scale = max(float(np.abs(inertia).max()), 1e-300)
     if np.abs(inertia - inertia.T).max() > RELATIVE_TOLERANCE * scale:
         raise ValueError(f"{what} must be a symmetric matrix, got {inertia.tolist()}")

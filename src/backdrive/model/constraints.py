@@ -1,11 +1,11 @@
-"""Equations between bodies that joints of the tree do not express: closed loops, distances, welds, locks."""
+"""Constraint equations between bodies besides the joints of the tree: closed loops, distances, welds, locks."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -18,7 +18,7 @@ Array = np.ndarray
 
 
 class Frame(NamedTuple):
-    """Where a link (-1: the world) is when all joint coordinates are zero: position [3] (m) and rotation [3, 3]."""
+    """The pose of a link (-1: the world) with all joint coordinates at zero: position [3] (m) and rotation [3, 3]."""
 
     link: int
     position: Array
@@ -33,19 +33,22 @@ WORLD = Frame(-1, np.zeros(3), np.eye(3))
 
 
 class Constraint(ABC):
-    """What ``Scene.add_constraint`` takes: keeps body a in some way with body b, or with the world."""
+    """Restricts the motion of body a relative to body b, or to the world. ``Scene.add_constraint`` takes it."""
 
-    anchors = 0
-    """How many anchors it has: none, one on a, or one on each."""
+    anchors: ClassVar[int] = 0
+    """Number of anchors: 0, 1 (on a) or 2 (on a and on b)."""
+
+    rigid: ClassVar[bool] = False
+    """Whether it keeps the relative pose of a and b, which then do not collide."""
 
     @abstractmethod
     def equations(self, name: str, dim: int, a: Frame, b: Frame, anchor_a: Array, anchor_b: Array) -> list[Equality]:
-        """Its equations; anchors are world points [3]."""
+        """The equations of the constraint; anchors are world points [3]."""
 
 
 @dataclass(frozen=True)
 class Distance(Constraint):
-    """A point of a and a point of b keep their distance: a massless rod. length: m; None: as placed."""
+    """A massless rod between a point of a and a point of b. length: m; None: their distance as placed."""
 
     length: float | None = None
     anchors = 2
@@ -69,6 +72,8 @@ class Distance(Constraint):
 class Weld(Constraint):
     """a keeps its pose relative to b, or in the world. The two do not collide."""
 
+    rigid = True
+
     def equations(self, name: str, dim: int, a: Frame, b: Frame, anchor_a: Array, anchor_b: Array) -> list[Equality]:
         return [*_along(name, b, a, a.position, _moves(dim)), *_about(name, b, a, a.position, _turns(dim))]
 
@@ -77,7 +82,7 @@ class Weld(Constraint):
 class Lock(Constraint):
     """A point of a (by default its position) keeps its coordinate "x", "y" or "z" in the world or in b's frame.
 
-    "angle" (2D): a does not turn, or not relative to b.
+    "angle" (2D): a does not rotate, or does not rotate relative to b.
     """
 
     coordinate: str
@@ -98,7 +103,7 @@ class Lock(Constraint):
 def joint_equations(
     name: str, dim: int, joint: Joint, axis: Array, parent: Frame, child: Frame, anchor: Array
 ) -> list[Equality]:
-    """The equations of a joint that closes a loop; axis: unit vector [3] and anchor: point [3], in the world."""
+    """The equations of a joint that closes a loop. axis: unit vector [3], anchor: point [3], both in the world."""
     moves, turns = _moves(dim), _turns(dim)
     if joint.kind == Kind.BALL:
         turns = turns[:0]
@@ -110,12 +115,12 @@ def joint_equations(
 
 
 def _along(name: str, a: Frame, b: Frame, point: Array, directions: Iterable[Array]) -> list[Equality]:
-    """The point of a and that of b, the same world point as placed, do not part along directions of a."""
+    """The points of a and b at the same world point (as placed) do not separate along directions fixed in a."""
     return [_equality(name, EqualityKind.ALONG, a, b, point, direction) for direction in directions]
 
 
 def _about(name: str, a: Frame, b: Frame, point: Array, directions: Iterable[Array]) -> list[Equality]:
-    """a and b do not turn about directions of a."""
+    """a and b do not rotate relative to each other about directions fixed in a."""
     return [_equality(name, EqualityKind.ABOUT, a, b, point, direction) for direction in directions]
 
 
@@ -125,12 +130,12 @@ def _equality(name: str, kind: EqualityKind, a: Frame, b: Frame, point: Array, d
 
 
 def _moves(dim: int) -> Array:
-    """The directions that exist to move along."""
+    """The directions of translation that exist, [dim, 3]."""
     return np.eye(3)[:dim]
 
 
 def _turns(dim: int) -> Array:
-    """The directions that exist to turn about."""
+    """The axes of rotation that exist, [1 or 3, 3]."""
     return np.eye(3)[2:] if dim == 2 else np.eye(3)
 
 

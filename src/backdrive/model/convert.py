@@ -1,4 +1,4 @@
-"""From the arrays of a compiled MuJoCo model to links, motors, shapes and constraints."""
+"""From the arrays of a compiled MuJoCo model to links, actuators, shapes and constraints."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import mujoco
 import numpy as np
 
 from ..schema.layout import EqualityKind, Kind
-from .links import Actuator, Equality, Inertial, Link, motor_record, pack
+from .actuators import Bias, Motor, kind_of, motor_record
+from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
-from .motors import Motor
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
 from .unsupported import actuator_count, actuator_fault, disabled, geom_name, representable, shape_friction
@@ -33,10 +33,10 @@ def convert(
     motors: Motor | None,
     ignore: Collection[str],
 ) -> Model:
-    """A Model with MuJoCo's coordinates; what it cannot represent must have been refused before.
+    """A Model with MuJoCo's coordinates. Elements that it cannot represent must have been refused before.
 
-    ``inertials`` replaces, by body name, what MuJoCo made of them. ``motors`` drive the joints that have none.
-    Kinds to ``ignore`` are left out: contact, limit, frictionloss, equality.
+    inertials: by body name, replace those of the MuJoCo model. motors: drive the joints that have no motor.
+    ignore: kinds of elements to leave out, of contact, limit, frictionloss, equality.
     """
     if model.nbody == 1:
         raise ValueError("there are no bodies in this file")
@@ -46,7 +46,7 @@ def convert(
             links[joint_links[joint]].limits = tuple(model.jnt_range[joint].tolist())
     if "frictionloss" not in ignore and not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
         for joint, link in enumerate(joint_links):
-            if links[link].kind in (Kind.HINGE, Kind.SLIDER):
+            if links[link].kind.coordinates.limitable:
                 links[link].friction = float(model.dof_frictionloss[model.jnt_dofadr[joint]])
     statics: tuple[PlacedShape, ...] = ()
     touching: list[tuple[int, int]] = []
@@ -55,11 +55,11 @@ def convert(
     equalities: list[Equality] = []
     if "equality" not in ignore and not disabled(model, "EQUALITY", "CONSTRAINT"):
         equalities = _equalities(model, body_links)
-    return pack(
-        3,
-        links,
-        _actuators(model, joint_links, motors),
-        np.zeros(3) if disabled(model, "GRAVITY") else model.opt.gravity.copy(),
+    parts = WorldParts(
+        dim=3,
+        links=links,
+        actuators=_actuators(model, joint_links, motors),
+        gravity=np.zeros(3) if disabled(model, "GRAVITY") else model.opt.gravity.copy(),
         timestep=timestep,
         statics=statics,
         excluded=_excluded(model),
@@ -68,13 +68,14 @@ def convert(
         parents_touch=disabled(model, "FILTERPARENT"),
         combine="max",
     )
+    return pack(parts)
 
 
-def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[Link], list[int], list[int]]:
+def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[list[LinkSpec], list[int], list[int]]:
     """All links, the link of each joint, and that of each body. Body 0 is the world, its link -1."""
     bodies = _names(model, mujoco.mjtObj.mjOBJ_BODY, model.nbody, "body")
     joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")
-    links: list[Link] = []
+    links: list[LinkSpec] = []
     joint_links: list[int] = []
     link_of_body = [-1]
     for body in range(1, model.nbody):
@@ -82,7 +83,7 @@ def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[li
         offset, rotation = model.body_pos[body].copy(), from_quaternion(model.body_quat[body])
         start, count = model.body_jntadr[body], model.body_jntnum[body]
         if count == 0:
-            links.append(Link(parent, Kind.FIXED, offset=offset, rotation=rotation))
+            links.append(LinkSpec(parent, Kind.FIXED, offset=offset, rotation=rotation))
         for joint in range(start, start + count):
             link = _joint_link(model, joint, parent, offset, rotation)
             link.joint = joints[joint]
@@ -99,13 +100,13 @@ def _links(model: mujoco.MjModel, inertials: Mapping[str, Inertial]) -> tuple[li
     return links, joint_links, link_of_body
 
 
-def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, rotation: Array) -> Link:
+def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, rotation: Array) -> LinkSpec:
     """A massless link that moves on one of MuJoCo's joints."""
     kind = _KINDS[mujoco.mjtJoint(model.jnt_type[joint])]
     q, v = model.jnt_qposadr[joint], model.jnt_dofadr[joint]
-    positions = slice(q, q + {Kind.FREE: 7, Kind.BALL: 4}.get(kind, 1))
-    dofs = slice(v, v + {Kind.FREE: 6, Kind.BALL: 3}.get(kind, 1))
-    link = Link(parent, kind)
+    positions = slice(q, q + kind.nq)
+    dofs = slice(v, v + kind.nv)
+    link = LinkSpec(parent, kind)
     link.q0 = model.qpos0[positions].copy()
     link.reference = model.qpos_spring[positions].copy()
     link.stiffness = 0.0 if disabled(model, "SPRING", "PASSIVE") else float(model.jnt_stiffness[joint])
@@ -117,7 +118,7 @@ def _joint_link(model: mujoco.MjModel, joint: int, parent: int, offset: Array, r
     link.offset, link.rotation = offset, rotation
     if kind == Kind.SLIDER:
         link.axis = axis
-        # MuJoCo's joint has not moved at qpos0: take that back from where the link starts.
+        # In MuJoCo, the body has its modelled pose at q = qpos0, here at q = 0: move the link back by qpos0.
         link.offset = offset - rotation @ axis * zero
         return link
     link.anchor = anchor
@@ -140,8 +141,8 @@ def _uniform(values: Array) -> float:
     return float(values[0])
 
 
-def _actuators(model: mujoco.MjModel, joint_links: list[int], motors: Motor | None) -> list[Actuator]:
-    """The motors, in MuJoCo's order, without those that cannot be represented (ignored on request); then added ones."""
+def _actuators(model: mujoco.MjModel, joint_links: list[int], motors: Motor | None) -> list[LinkActuator]:
+    """The actuators in MuJoCo's order, without those that cannot be represented (and were ignored); then `motors`."""
     count = actuator_count(model)
     names = _names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, count, "motor")
     chosen = [i for i in range(count) if actuator_fault(model, i) is None]
@@ -155,16 +156,16 @@ def _actuators(model: mujoco.MjModel, joint_links: list[int], motors: Motor | No
             motor = motors
             if motors.force_limits == (-np.inf, np.inf) and model.jnt_actfrclimited[joint]:  # a URDF's effort
                 motor = replace(motors, force_limits=tuple(model.jnt_actfrcrange[joint].tolist()))
-            result.append(Actuator(joints[joint], link, 0, motor.kind, motor.record()))
+            result.append(LinkActuator(joints[joint], link, 0, motor.kind, motor.record()))
     return result
 
 
-def _actuator(model: mujoco.MjModel, i: int, name: str, link: int) -> Actuator:
+def _actuator(model: mujoco.MjModel, i: int, name: str, link: int) -> LinkActuator:
     control = model.actuator_ctrladr[i] if hasattr(model, "actuator_ctrladr") else i
     output = model.actuator_outadr[i] if hasattr(model, "actuator_outadr") else i
     gain = float(model.actuator_gainprm[i, 0])
     affine = model.actuator_biastype[i] == mujoco.mjtBias.mjBIAS_AFFINE
-    bias = tuple(model.actuator_biasprm[i, :3].tolist()) if affine else (0.0, 0.0, 0.0)
+    bias: Bias = tuple(model.actuator_biasprm[i, :3].tolist()) if affine else (0.0, 0.0, 0.0)
     limits = force_limits = (-np.inf, np.inf)
     if model.actuator_ctrllimited[control] and not disabled(model, "CLAMPCTRL"):
         limits = tuple(model.actuator_ctrlrange[control].tolist())
@@ -172,31 +173,20 @@ def _actuator(model: mujoco.MjModel, i: int, name: str, link: int) -> Actuator:
         force_limits = tuple(model.actuator_forcerange[i].tolist())
     group = model.actuator_group[i]
     if disabled(model, "ACTUATION") or (0 <= group < 31 and model.opt.disableactuator >> group & 1):
-        force_limits = (0.0, 0.0)  # it still has its control, but no effect
+        force_limits = (0.0, 0.0)  # the control exists, but has no effect
     record = motor_record(float(model.actuator_gear[output, 0]), gain, bias, limits, force_limits)
-    return Actuator(name, link, 0, _motor_kind(gain, bias), record)
-
-
-def _motor_kind(gain: float, bias: tuple[float, ...]) -> str:
-    """What a user would call an affine motor: the parameters it gets depend on it."""
-    if bias == (0.0, 0.0, 0.0):
-        return "torque" if gain == 1.0 else "general"
-    if bias[:2] == (0.0, -gain):
-        return "position"
-    if bias == (0.0, 0.0, -gain):
-        return "velocity"
-    return "general"
+    return LinkActuator(name, link, 0, kind_of(gain, bias), record)
 
 
 def _add_shapes(
-    model: mujoco.MjModel, links: list[Link], body_links: list[int]
+    model: mujoco.MjModel, links: list[LinkSpec], body_links: list[int]
 ) -> tuple[tuple[PlacedShape, ...], list[tuple[int, int]]]:
-    """Give the links their shapes; returns those of the world, and the pairs (numbers of shapes) that are explicit."""
+    """Give the links their shapes. Returns the shapes of the world, and the explicit pairs (numbers of shapes)."""
     may_touch = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
     may_touch[[*model.pair_geom1, *model.pair_geom2]] = True
     friction = shape_friction(model)
     chosen = [g for g in np.flatnonzero(may_touch).tolist() if representable(model, g)]
-    chosen.sort(key=lambda g: (model.geom_bodyid[g] == 0, g))  # the order of a Model: the world's come last
+    chosen.sort(key=lambda g: (model.geom_bodyid[g] == 0, g))  # as in a Model, the shapes of the world come last
     placed: dict[int, list[PlacedShape]] = {}
     for geom in chosen:
         placed.setdefault(int(model.geom_bodyid[geom]), []).append(_placed(model, geom, float(friction[geom])))
@@ -239,19 +229,19 @@ def _shape(model: mujoco.MjModel, geom: int) -> Shape:
 
 
 def _hull_vertices(model: mujoco.MjModel, mesh: int) -> Array:
-    """Vertices of a mesh [n, 3]: those of its hull, if MuJoCo made one."""
+    """Vertices of a mesh [n, 3]: only those of its hull, if MuJoCo computed it."""
     start = model.mesh_vertadr[mesh]
     vertices = model.mesh_vert[start : start + model.mesh_vertnum[mesh]].astype(np.float64)
     graph = model.mesh_graphadr[mesh]
     if graph < 0:
         return vertices
-    # A graph is: number of vertices and of faces, one integer per vertex, then their numbers in the mesh, ...
+    # A graph has the numbers of vertices and of faces, one integer per vertex, the vertices' indices in the mesh, ...
     count = model.mesh_graph[graph]
     return vertices[model.mesh_graph[graph + 2 + count : graph + 2 + 2 * count]]
 
 
 def _equalities(model: mujoco.MjModel, body_links: list[int]) -> list[Equality]:
-    """The equations of connects (3 along) and welds (3 along, 3 about) that are active."""
+    """The equations of active connects (3 of kind ALONG) and welds (3 ALONG, 3 ABOUT)."""
     names = _names(model, mujoco.mjtObj.mjOBJ_EQUALITY, model.neq, "equality")
     result = []
     for i in np.flatnonzero(model.eq_active0).tolist():
@@ -264,7 +254,7 @@ def _equalities(model: mujoco.MjModel, body_links: list[int]) -> list[Equality]:
             relative = axes[0] @ axes[1].T
             points = model.site_pos[first].copy(), model.site_pos[second].copy()
             first, second = model.site_bodyid[first], model.site_bodyid[second]
-        elif weld:  # the point of the second body comes first
+        elif weld:  # in the data of a weld, the point of the second body comes first
             points, relative = (data[3:6].copy(), data[:3].copy()), from_quaternion(data[6:10])
         else:
             points, relative = (data[:3].copy(), data[3:6].copy()), np.eye(3)
@@ -281,7 +271,7 @@ def _excluded(model: mujoco.MjModel) -> tuple[tuple[str, str], ...]:
 
 
 def _names(model: mujoco.MjModel, kind: mujoco.mjtObj, count: int, prefix: str) -> list[str]:
-    """Names of all elements of a kind; those without get one from their number."""
+    """Names of all elements of a kind. Elements without a name get one from their number."""
     given = [mujoco.mj_id2name(model, kind, i) for i in range(count)]
     while any(f"{prefix}{i}" in given for i in range(count)):
         prefix += "_"

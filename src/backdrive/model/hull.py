@@ -1,8 +1,12 @@
-"""Convex hulls: MuJoCo's mesh compiler finds the faces, everything else is done here in float64."""
+"""Convex hulls: tables of vertices, faces and edges for collision, and mass properties.
+
+MuJoCo's mesh compiler finds the triangles of a hull (in float32); everything else is computed here in float64.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -10,14 +14,21 @@ import numpy as np
 Array = np.ndarray
 
 HULL_VERTICES = 64
-"""Collision sees at most so many vertices of a hull: the first ones of those that make it grow the most."""
+"""Collision uses at most this many vertices of a hull: quickhull adds the farthest point first and stops here."""
 
 FLAT = 1e-6
-"""Neighbouring triangles belong to one face if they are flat to this, relative to the size of the hull."""
+"""Neighbouring triangles are one face if they are coplanar to this tolerance, relative to the hull's size."""
+
+CYLINDER_SIDES = 24
+"""Against boxes and meshes, a cylinder is a prism with this many sides."""
+
+SQUARE = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
+"""Corners of the unit square, counter-clockwise: a box before it is scaled by its sizes."""
 
 
 class HullTables(NamedTuple):
-    """vertices [n, 3], faces [m, 6]: outward unit normal, a point on it; edges [k, 12]: both ends, both normals."""
+    """vertices [n, 3]; faces [m, 6]: outward unit normal, a point of the face; edges [k, 12]: both ends, outward unit
+    normals of the two faces at the edge. The records are those of `physics.geometry.solids.Hull`."""
 
     vertices: Array
     faces: Array
@@ -29,12 +40,12 @@ def hull_faces(points: Array, most: int | None = None) -> tuple[Array, Array]:
 
     The triangles use at most ``most`` of the vertices.
     """
-    # Imported here: only users of hulls and loaders should pay for loading MuJoCo.
+    # MuJoCo is imported here so that only users of hulls and loaders pay for loading it.
     import mujoco
 
     center = points.mean(0)
     scaled = ((points - center) / np.abs(points - center).max()).astype(np.float32)
-    # MuJoCo works in float32 and merges equal vertices; doing it first keeps its indices ours.
+    # MuJoCo rounds vertices to float32 and merges equal ones. Doing this first makes its indices valid for `chosen`.
     _, chosen = np.unique(scaled, axis=0, return_index=True)
     chosen.sort()
     spec = mujoco.MjSpec()
@@ -54,15 +65,45 @@ def hull_faces(points: Array, most: int | None = None) -> tuple[Array, Array]:
 
 
 def convex_tables(points: Array) -> HullTables:
-    """What collision sees of the convex hull of points [n, 3]."""
+    """Tables of the convex hull of points [n, 3]."""
     return hull_tables(*hull_faces(points, HULL_VERTICES))
 
 
+def planar_tables(vertices: Array) -> HullTables:
+    """Tables of a polygon [n, 2], counter-clockwise: collision in the plane needs its vertices only."""
+    return HullTables(np.pad(vertices, ((0, 0), (0, 1))), np.zeros((0, 6)), np.zeros((0, 12)))
+
+
+@lru_cache
+def cube() -> HullTables:
+    """Tables of the cube with side 1 about the origin."""
+    return _prism(SQUARE)
+
+
+@lru_cache
+def cylinder_prism() -> HullTables:
+    """Tables of the prism that approximates a cylinder of radius 1 and length 1."""
+    angles = 2.0 * np.pi * np.arange(CYLINDER_SIDES) / CYLINDER_SIDES
+    return _prism(np.stack([np.cos(angles), np.sin(angles)], 1))
+
+
+def _prism(ring: Array) -> HullTables:
+    """Tables of the prism over a polygon [n, 2], from z = -1/2 to 1/2."""
+    sides = len(ring)
+    vertices = np.concatenate([np.pad(ring, ((0, 0), (0, 1)), constant_values=z) for z in (-0.5, 0.5)])
+    here = np.arange(sides)
+    after = (here + 1) % sides
+    walls = [np.stack([here, after, after + sides], 1), np.stack([here, after + sides, here + sides], 1)]
+    fan = np.stack([np.zeros(sides - 2, dtype=np.int64), here[1:-1], here[2:]], 1)
+    return hull_tables(vertices, np.concatenate([*walls, fan, fan + sides]))
+
+
 def hull_tables(vertices: Array, triangles: Array) -> HullTables:
-    """The faces, edges and corners of a convex solid [n, 3] that is given by triangles [m, 3] around it."""
+    """Tables of a convex solid given by vertices [n, 3] and the triangles [m, 3] of its surface (vertex indices)."""
     inside = vertices[np.unique(triangles)].mean(0)
     corners = vertices[triangles]
-    areas = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])  # vectors, twice the area long
+    # Normals of the triangles, with twice their area as length.
+    areas = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     outward = np.einsum("ij,ij->i", areas, corners[:, 0] - inside) >= 0.0
     areas = np.where(outward[:, None], areas, -areas)
     owner = _flat_regions(vertices, triangles, areas)
@@ -71,11 +112,11 @@ def hull_tables(vertices: Array, triangles: Array) -> HullTables:
     np.add.at(normals, owner, areas)
     normals /= np.linalg.norm(normals, axis=1, keepdims=True)
 
-    regions_at: dict[int, set[int]] = {}  # of each vertex
+    regions_at: dict[int, set[int]] = {}  # faces at each vertex
     for region, triangle in zip(owner.tolist(), triangles.tolist(), strict=True):
         for vertex in triangle:
             regions_at.setdefault(vertex, set()).add(region)
-    # Where fewer than three faces meet there is no corner: the vertex lies in a face or in the middle of an edge.
+    # A vertex where fewer than three faces meet is not a corner: it lies inside a face or an edge, and is dropped.
     kept = sorted(vertex for vertex, regions in regions_at.items() if len(regions) >= 3)
     faces = np.zeros((count, 6))
     for region, normal in enumerate(normals):
@@ -84,7 +125,9 @@ def hull_tables(vertices: Array, triangles: Array) -> HullTables:
         center = around.mean(0)
         faces[region] = [*normal, *(center + (height - center @ normal) * normal)]
 
-    border: dict[tuple[int, int], Counter[int]] = {}  # of two faces: its pieces' ends, the inner ones twice
+    # An edge between two faces may consist of several sides of triangles. Counted over these sides, its two end
+    # vertices occur once, and those inside it twice.
+    border: dict[tuple[int, int], Counter[int]] = {}
     for (a, b), (first, second) in _neighbours(triangles):
         if owner[first] != owner[second]:
             pair = (min(owner[first], owner[second]), max(owner[first], owner[second]))
@@ -97,7 +140,7 @@ def hull_tables(vertices: Array, triangles: Array) -> HullTables:
 
 
 def _neighbours(triangles: Array) -> list[tuple[tuple[int, int], list[int]]]:
-    """Every edge (a, b), a < b, and the two triangles that share it."""
+    """Every side (a, b), a < b, of the triangles [m, 3], and the two triangles that share it."""
     sides: dict[tuple[int, int], list[int]] = {}
     for index, (a, b, c) in enumerate(triangles.tolist()):
         for side in ((a, b), (b, c), (c, a)):
@@ -106,7 +149,8 @@ def _neighbours(triangles: Array) -> list[tuple[tuple[int, int], list[int]]]:
 
 
 def _flat_regions(vertices: Array, triangles: Array, areas: Array) -> Array:
-    """The face that each triangle belongs to, int64 [m]; a face grows from its largest triangle while it stays flat."""
+    """Index of the face that each triangle belongs to, int64 [m]; a face grows from its largest triangle over
+    neighbours that lie in the plane of that triangle."""
     tolerance = FLAT * np.ptp(vertices, axis=0).max()
     beside: list[list[int]] = [[] for _ in triangles]
     for _, (first, second) in _neighbours(triangles):
@@ -136,7 +180,7 @@ def mass_properties(points: Array) -> tuple[float, Array, Array]:
     vertices, faces = hull_faces(points)
     inside = vertices.mean(0)
     a, b, c = (vertices[faces[:, k]] - inside for k in range(3))
-    # The hull is the disjoint union of the tetrahedra from an inner point to its faces.
+    # The hull is the disjoint union of the tetrahedra spanned by an inner point and the triangles.
     volumes = np.abs(np.einsum("ij,ij->i", a, np.cross(b, c))) / 6.0
     volume = float(volumes.sum())
     total = a + b + c

@@ -1,11 +1,10 @@
-"""From a list of links and motors to the flat tables of a Model.
+"""From links, actuators and shapes to the flat tables of a Model.
 
-Both ways to make a world, ``Scene.build`` and ``load``, end here.
+Both ways to make a world, ``Scene.build`` and ``load``, end in `pack`.
 """
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,31 +13,22 @@ import numpy as np
 
 from ..schema import layout
 from ..schema.layout import NQ, NV, EqualityKind, Kind
-from .geometry import geometry, in_world
+from .geometry import shape_tables
 from .model import Model
-from .pairs import Connection, Neighbours, contact_pairs
-from .shapes import HalfSpace, PlacedShape
+from .pairs import Connection, RigidGroups, contact_pairs
+from .shapes import PlacedShape, half_space_in_world
 
 Array = np.ndarray
 
-_REST = {
-    Kind.FIXED: (),
-    Kind.HINGE: (0.0,),
-    Kind.SLIDER: (0.0,),
-    Kind.BALL: (1.0, 0.0, 0.0, 0.0),
-    Kind.PLANAR: (0.0, 0.0, 0.0),
-    Kind.FREE: (0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0),
-}
-
 
 def rest_position(kind: Kind) -> Array:
-    """The coordinates of a joint that has not moved, [NQ[kind]]."""
-    return np.array(_REST[kind])
+    """The coordinates q [NQ] of a joint that has not moved."""
+    return np.array(kind.coordinates.unmoved)
 
 
 @dataclass(frozen=True)
 class Inertial:
-    """Mass (kg), center of mass [3] (m), and inertia about it along the body axes [3, 3] (kg m^2)."""
+    """Mass (kg), center of mass [3] (m), and the inertia [3, 3] about it, along the body axes (kg m^2)."""
 
     mass: float
     com: Array
@@ -46,11 +36,11 @@ class Inertial:
 
 
 @dataclass
-class Link:
-    """One rigid link and the joint that connects it to its parent (lengths in m, kg, rad).
+class LinkSpec:
+    """A rigid link and the joint that connects it to its parent; units: m, kg, rad, s, N.
 
-    ``body`` and ``joint`` are the users' names; a link without a body name is a massless step between
-    two joints of one body, a link without a joint name is rigidly attached.
+    ``body`` and ``joint`` are the user's names. A link without a body name is a massless intermediate link between two
+    joints of one body; a link without a joint name is rigidly attached. ``parent`` -1 is the world.
     """
 
     parent: int
@@ -76,8 +66,8 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Actuator:
-    """A motor on coordinate ``dof`` of link ``link``; ``record`` is its MOTOR record."""
+class LinkActuator:
+    """An actuator on degree of freedom ``dof`` of link ``link``; ``record`` is its MOTOR record."""
 
     name: str
     link: int
@@ -88,7 +78,7 @@ class Actuator:
 
 @dataclass(frozen=True)
 class Equality:
-    """One equation between links a and b (-1: the world); what its fields mean depends on its kind, see layout.py."""
+    """One scalar equation between links a and b (-1: the world). `EqualityKind` says which fields it uses."""
 
     name: str
     kind: EqualityKind
@@ -107,28 +97,36 @@ class Equality:
         ).astype(np.float64)
 
 
-def pack(
-    dim: int,
-    links: Sequence[Link],
-    actuators: Sequence[Actuator],
-    gravity: Array,
-    *,
-    timestep: float | None = None,
-    statics: tuple[PlacedShape, ...] = (),
-    excluded: tuple[tuple[str, str], ...] = (),
-    separate: tuple[tuple[str, str], ...] = (),
-    equalities: Sequence[Equality] = (),
-    connections: Sequence[Connection] = (),
-    touching: Sequence[tuple[int, int]] = (),
-    parents_touch: bool = False,
-    combine: str = "mean",
-) -> Model:
-    """Write the tables. Links come parents first; ``gravity`` is [3], m/s^2.
+@dataclass(frozen=True)
+class WorldParts:
+    """Everything that a Model is made of. Links come parents first; ``gravity`` is [3], m/s^2.
 
-    excluded: pairs of bodies, separate: pairs of a body and a static shape, that do not collide.
-    connections: what joints outside of the tree keep together; touching: pairs of shapes (in the order of the model)
-    that collide whatever else forbids it; parents_touch: bodies may collide with those they hang on.
+    timestep: s, recommended by the file. statics: shapes of the world. excluded: pairs of bodies that do not collide.
+    separate: pairs of a body and a static shape that do not collide. connections: bodies that joints outside of the
+    tree keep together. touching: pairs of shapes (by their order in the model) that collide although other rules
+    exclude them. parents_touch: whether a body may collide with its parent. combine: how friction and restitution of a
+    pair follow from those of its shapes: mean, max or min.
     """
+
+    dim: int
+    links: Sequence[LinkSpec]
+    actuators: Sequence[LinkActuator]
+    gravity: Array
+    timestep: float | None = None
+    statics: tuple[PlacedShape, ...] = ()
+    excluded: tuple[tuple[str, str], ...] = ()
+    separate: tuple[tuple[str, str], ...] = ()
+    equalities: Sequence[Equality] = ()
+    connections: Sequence[Connection] = ()
+    touching: Sequence[tuple[int, int]] = ()
+    parents_touch: bool = False
+    combine: str = "mean"
+
+
+def pack(parts: WorldParts) -> Model:
+    """Write the tables of a model."""
+    links, actuators, statics, equalities = parts.links, parts.actuators, parts.statics, parts.equalities
+    excluded, separate, connections, touching = parts.excluded, parts.separate, parts.connections, parts.touching
     _refuse_massless(links)
     kinds = [link.kind for link in links]
     qadr, vadr, nq, _ = layout.addresses(kinds)
@@ -143,42 +141,41 @@ def pack(
     names = _shape_names(links, bodies, statics)
     shape_link = np.array(owners, dtype=np.int64)
     for i, shape in enumerate(placed):
-        if isinstance(shape.shape, HalfSpace):
-            placed[i] = in_world(shape, *_fixed_pose(links, owners[i], names[i]))
+        if not shape.shape.bounded:
+            placed[i] = half_space_in_world(shape, *_fixed_pose(links, owners[i], names[i]))
             shape_link[i] = -1
-    tables = geometry(placed)
+    tables = shape_tables(placed)
     named = np.array([link.body is not None for link in links])
     link_of = {link.body: i for i, link in enumerate(links) if link.body is not None}
     shapes_of = {link: [i for i, owner in enumerate(owners) if owner == link] for link in bodies}
     static_of = {shape.name: len(owners) - len(statics) + k for k, shape in enumerate(statics)}
     pairs = contact_pairs(
         placed,
-        tables.kind,
         np.array(owners, dtype=np.int64),
-        Neighbours(parent, kind, named, connections),
+        RigidGroups(parent, kind, named, connections),
         excluded=[(link_of.get(a, -1), link_of.get(b, -1)) for a, b in excluded],
         separate=[(i, static_of[static]) for body, static in separate for i in shapes_of[link_of[body]]],
         added=touching,
-        parents_touch=parents_touch,
+        parents_touch=parts.parents_touch,
     )
 
     constants = np.concatenate(
         [_record(link) for link in links]
         + [_or_rest(link.reference, link) for link in links]
         + [np.array(a.record) for a in actuators]
-        + [np.asarray(gravity, dtype=np.float64), tables.records.ravel()]
+        + [np.asarray(parts.gravity, dtype=np.float64), tables.records.ravel()]
         + [np.array(links[i].limits) for i in limited]
         + [np.array([links[i].friction for i in rubbing])]
         + [equality.record() for equality in equalities]
     )
     sizes = (len(links), nq, len(actuators), len(placed), len(limited), len(rubbing), len(equalities))
     if len(constants) != layout.constants_size(*sizes):
-        raise AssertionError("the tables do not have the layout's size")
+        raise AssertionError("the constants do not have the size that the layout says")
     for link in links:
         if not np.isfinite(_record(link)).all():
             raise ValueError(f"body {link.body!r} (joint {link.joint!r}) has constants that are not finite")
     return Model(
-        dim=dim,
+        dim=parts.dim,
         bodies=tuple(str(links[i].body) for i in bodies),
         joints=tuple(str(links[i].joint) for i in joints),
         motors=tuple(a.name for a in actuators),
@@ -192,7 +189,7 @@ def pack(
         constants=constants,
         q0=np.concatenate([_or_rest(link.q0, link) for link in links]),
         v0=np.concatenate([np.zeros(NV[link.kind]) if link.v0 is None else link.v0 for link in links]),
-        timestep=timestep,
+        timestep=parts.timestep,
         shapes=tuple(links[i].shapes for i in bodies),
         statics=statics,
         excluded=excluded + separate,
@@ -207,12 +204,12 @@ def pack(
         equality_names=tuple(equality.name for equality in equalities),
         equality_kind=np.array([equality.kind for equality in equalities], dtype=np.int64),
         equality_link=np.array([(e.a, e.b) for e in equalities], dtype=np.int64).reshape(-1, 2),
-        combine=combine,
+        combine=parts.combine,
     )
 
 
-def _shape_names(links: Sequence[Link], bodies: Sequence[int], statics: Sequence[PlacedShape]) -> tuple[str, ...]:
-    """Unique names: the shape's own, else the body's (with a number if it has several shapes)."""
+def _shape_names(links: Sequence[LinkSpec], bodies: Sequence[int], statics: Sequence[PlacedShape]) -> tuple[str, ...]:
+    """Unique names of all shapes: their own, else the body's, with a number if the body has several shapes."""
     given: list[str | None] = []
     wanted: list[str] = []
     for i in bodies:
@@ -225,15 +222,15 @@ def _shape_names(links: Sequence[Link], bodies: Sequence[int], statics: Sequence
     names = [own if own and times[own] == 1 else other for own, other in zip(given, wanted, strict=True)]
     taken: set[str] = set()
     for i, name in enumerate(names):
-        while name in taken:  # a static shape may have the name of a body
+        while name in taken:  # a static shape may have the same name as a body
             name += "_"
         taken.add(name)
         names[i] = name
     return tuple(names)
 
 
-def _fixed_pose(links: Sequence[Link], link: int, shape: str) -> tuple[Array, Array]:
-    """World position [3] and rotation [3, 3] of a link that does not move."""
+def _fixed_pose(links: Sequence[LinkSpec], link: int, shape: str) -> tuple[Array, Array]:
+    """World position [3] and rotation [3, 3] of a link that is fixed to the world; other links raise."""
     position, rotation = np.zeros(3), np.eye(3)
     while link >= 0:
         here = links[link]
@@ -244,7 +241,7 @@ def _fixed_pose(links: Sequence[Link], link: int, shape: str) -> tuple[Array, Ar
     return position, rotation
 
 
-def _record(link: Link) -> Array:
+def _record(link: LinkSpec) -> Array:
     """The LINK record, in the order of layout.py."""
     inertia = [link.inertia[i, j] for i, j in layout.INERTIA_INDEX]
     joint = (link.stiffness, link.damping, link.armature)
@@ -253,15 +250,16 @@ def _record(link: Link) -> Array:
     ).astype(np.float64)
 
 
-def _or_rest(value: Array | None, link: Link) -> Array:
+def _or_rest(value: Array | None, link: LinkSpec) -> Array:
+    """Coordinates of a link, by default those of a joint that has not moved."""
     result = rest_position(link.kind) if value is None else np.asarray(value, dtype=np.float64)
     if result.shape != (NQ[link.kind],):
         raise AssertionError(f"joint {link.joint!r}: coordinates of shape {result.shape}")
     return result
 
 
-def _refuse_massless(links: Sequence[Link]) -> None:
-    """A movable joint that carries no inertia makes the mass matrix singular: say which one."""
+def _refuse_massless(links: Sequence[LinkSpec]) -> None:
+    """Raise if a joint moves no inertia, which would make the mass matrix singular."""
     carried = [link.mass for link in links]
     for i in range(len(links) - 1, -1, -1):
         link = links[i]
@@ -274,20 +272,9 @@ def _refuse_massless(links: Sequence[Link]) -> None:
             carried[link.parent] += carried[i]
 
 
-def _owner(links: Sequence[Link], i: int) -> str | None:
-    """The body a nameless link belongs to: the next named one below it."""
+def _owner(links: Sequence[LinkSpec], i: int) -> str | None:
+    """The body that an intermediate link belongs to: that of the next link with a body."""
     for j in range(i, len(links)):
         if links[j].body is not None:
             return links[j].body
     return None
-
-
-def motor_record(
-    gear: float,
-    gain: float,
-    bias: tuple[float, float, float],
-    limits: tuple[float, float] = (-math.inf, math.inf),
-    force_limits: tuple[float, float] = (-math.inf, math.inf),
-) -> tuple[float, ...]:
-    """The MOTOR record, in the order of layout.py."""
-    return (gear, gain, *bias, *limits, *force_limits)

@@ -1,4 +1,4 @@
-"""Load a robot from a MJCF or URDF file, parsed and compiled by MuJoCo, or a world from a scene file."""
+"""Load a model from a MJCF or URDF file, which MuJoCo parses and compiles, or from a scene file."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
 from . import checks
+from .actuators import Motor
 from .model import Model
-from .motors import Motor
 
 if TYPE_CHECKING:
     import mujoco
@@ -26,36 +26,37 @@ def load(
     fuse: bool = False,
     motors: Motor | bool | None = None,
 ) -> Model:
-    """A model from a MJCF or URDF file, or from such a text; or from a file that `Scene.save` wrote.
+    """A model from a MJCF or URDF file or XML string, or from a file that `Scene.save` wrote.
 
-    source: path of the file (a scene's ends in .json, and takes none of the other arguments), or the XML itself (a
-        string that starts with ``<``).
-    floating: give a free joint to the root body that has no joint; the body's name if there are several.
-    ignore: kinds of elements to leave out although they change the motion, of contact, limit, frictionloss,
-        equality, tendon, actuator, mocap, plugin, fluid, gravcomp, flex, spring (non-linear ones). What the
-        engine cannot represent and is not ignored raises one error that lists it all. Ignoring friction takes
-        the larger coefficient of two shapes also where a pair or a priority says otherwise; ignoring inertia
-        accepts the numbers of URDF links that no rigid body can have.
+    source: path of the file, or the XML itself (a string that starts with ``<``). The path of a scene file ends in
+        .json, and takes none of the other arguments.
+    floating: True gives a free joint to the root body that has no joint; the body's name if there are several.
+    ignore: kinds of elements to leave out although they affect the motion: contact, limit, frictionloss, equality,
+        tendon, actuator, mocap, plugin, fluid, gravcomp, flex, spring (non-linear ones). Elements that cannot be
+        represented and are not ignored raise one error that lists them all. Ignoring friction takes the larger
+        coefficient of two shapes even where a pair or a priority overrides it; ignoring inertia accepts inertias of
+        URDF links that no rigid body can have.
     fuse: merge bodies that are rigidly attached to each other, which is faster but loses their names.
-    motors: what drives the hinges and sliders that have no motor in the file, each named like its joint, its force
-        limited by a URDF's effort. None: a torque motor in URDF files (they have none), nothing in MJCF files;
-        False: nothing.
+    motors: the actuator of hinges and sliders that have none in the file; each is named after its joint, and its force
+        is limited by the effort that a URDF file gives. None: a torque motor for URDF files (which have no actuators),
+        no actuator for MJCF files. False: none. True: a torque motor.
 
     q and v of the model are MuJoCo's qpos and qvel, element by element.
 
-    Geoms that can collide become shapes, with the first of their friction coefficients, without restitution and
-    softness; a pair has the larger friction of its two. Contacts, limits and constraints are rigid: margin, gap,
-    solref, solimp, torsional and rolling friction, and the torquescale of a weld, have no effect; a geom with condim 1
-    is frictionless only if all that it can touch is so, too. Meshes collide as their convex hulls, of at most 64
-    vertices. Limits and frictionloss work on hinges and sliders; of the equalities, connect and weld.
+    Geoms that can collide become shapes with the first of their friction coefficients, without restitution and
+    softness; the friction of a pair is the larger one of its two shapes. Contacts, limits and constraints are rigid:
+    margin, gap, solref, solimp, torsional and rolling friction, and the torquescale of a weld have no effect. A geom
+    with condim 1 is frictionless only if all geoms that it can touch have condim 1, too. Meshes collide as their convex
+    hulls, with at most 64 vertices. Limits and frictionloss are supported on hinges and sliders, and the equalities
+    connect and weld.
     """
     if _is_scene(source):
         if floating is not False or ignore or fuse or motors is not None:
             raise ValueError(f"{source}: floating, ignore, fuse and motors are for XML files, not for scenes")
-        from .files import load_scene
+        from .files.read import load_scene
 
         return load_scene(source).build()
-    # Imported here, so that users of scenes do not wait for MuJoCo to load.
+    # MuJoCo is imported here, so that users of scenes do not wait for it.
     from .convert import convert
     from .unsupported import KINDS, refuse_unsupported
     from .urdf import take_inertials
@@ -78,7 +79,7 @@ def load(
         _float(spec, floating, name)
     if "contact" in kinds:
         _drop_meshes(spec)
-    # Fused bodies are weighed by the compiler, which then has to like their inertias.
+    # MuJoCo computes the inertia of fused bodies, so it needs the real inertias of their parts.
     inertials, impossible = take_inertials(spec) if urdf and not fuse else ({}, [])
     compiled = _compile(spec, name)
     refuse_unsupported(compiled, {"inertia": impossible}, kinds, name)
@@ -93,7 +94,7 @@ def _is_scene(source: object) -> bool:
 
 
 def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
-    """The XML, and where it came from."""
+    """The XML, and the path of the file that it came from."""
     if isinstance(source, str) and source.lstrip().startswith("<"):
         return source, None
     if not isinstance(source, str | os.PathLike):
@@ -105,7 +106,7 @@ def _read(source: str | os.PathLike[str]) -> tuple[str, Path | None]:
 
 
 def _root_tag(text: str) -> str:
-    """Name of the outermost element; empty if there is none (the parser will say what is wrong)."""
+    """Name of the outermost element; empty if there is none, which the parser will report."""
     parser: Any = ElementTree.XMLPullParser(events=("start",))
     with contextlib.suppress(ElementTree.ParseError):
         parser.feed(text)
@@ -141,7 +142,7 @@ def _one_line(error: Exception) -> str:
 
 
 def _resolve_packages(spec: mujoco.MjSpec, directory: Path) -> None:
-    """Find ``package://`` meshes below one of the folders around the file, as in a ROS workspace."""
+    """Find ``package://`` meshes in one of the parent directories of the file, as in a ROS workspace."""
     for mesh in spec.meshes:
         if mesh.file.startswith("package://"):
             relative = mesh.file.removeprefix("package://").lstrip("/")
@@ -152,6 +153,7 @@ def _resolve_packages(spec: mujoco.MjSpec, directory: Path) -> None:
 
 
 def _float(spec: mujoco.MjSpec, floating: bool | str, name: str) -> None:
+    """Give a free joint to a root body."""
     roots = {body.name: body for body in spec.worldbody.bodies if not body.joints}
     if floating is True:
         if len(roots) != 1:
@@ -171,7 +173,7 @@ def _float(spec: mujoco.MjSpec, floating: bool | str, name: str) -> None:
 
 
 def _drop_meshes(spec: mujoco.MjSpec) -> None:
-    """Delete meshes that only contact would need, so that their files need not exist."""
+    """Delete meshes that are used for contact only, so that their files need not exist."""
     import mujoco
 
     if spec.compiler.inertiafromgeom == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE:
@@ -182,7 +184,7 @@ def _drop_meshes(spec: mujoco.MjSpec) -> None:
         weighs = inferred and not body.explicitinertial and body.name != "world"
         for geom in list(body.geoms):
             if geom.meshname and weighs:
-                used.add(geom.meshname)  # the body's inertia comes from it
+                used.add(geom.meshname)  # the body's inertia is computed from it
             elif geom.meshname:
                 spec.delete(geom)
     for mesh in list(spec.meshes):

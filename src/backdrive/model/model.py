@@ -1,4 +1,4 @@
-"""A world, immutable: its topology, its constants, its names."""
+"""The immutable model of a world: its topology, constants and names."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Model:
-    """A forest of links with one joint each; made by ``Scene.build`` or ``load``.
+    """A forest of links with one joint each, made by ``Scene.build`` or ``load``.
 
-    Link i hangs on link ``parent[i]`` < i (-1: the world) by a joint of kind ``kind[i]``. A body is a link
-    with a name; a body with several joints has nameless massless links before its own. ``constants`` is laid
-    out as ``layout`` says. Arrays are read-only; q and v are in the order of the links.
+    Link i is connected to its parent, link ``parent[i]`` < i (-1: the world), by a joint of kind ``kind[i]``. A body is
+    a link with a name; a body with several joints has massless links without names before its own. ``constants`` has
+    the layout of ``schema.layout``. Arrays are read-only; q and v are in the order of the links.
     """
 
     dim: int
@@ -47,7 +47,7 @@ class Model:
     q0: Array
     v0: Array
     timestep: float | None
-    """What the file recommends, s."""
+    """The time step (s) that the file recommends."""
     shapes: tuple[tuple[PlacedShape, ...], ...]
     """The shapes of each body, placed in its frame."""
     statics: tuple[PlacedShape, ...]
@@ -55,29 +55,29 @@ class Model:
     excluded: tuple[tuple[str, str], ...]
     """Pairs of bodies, or of a body and a static shape, that never touch."""
     shape_names: tuple[str, ...]
-    """Of all shapes in the order of the tables: those of each body, then the static ones."""
+    """Names of all shapes in the order of the tables: those of each body, then the static ones."""
     shape_kind: Array
     """``layout.ShapeKind``, int64 [nshape]."""
     shape_link: Array
-    """int64 [nshape]; -1: the world."""
+    """The link of each shape, int64 [nshape]; -1: the world."""
     shape_hull: Array
     """int64 [nshape, 6]: offset in ``hull_geometry`` and number of vertices, faces, and edges; 0 for other shapes."""
     hull_geometry: Array
     """Vertices, faces and edges of the hulls (see ``hull.HullTables``), float64; equal hulls are stored once."""
     pairs: Array
-    """Shapes that may touch, the one of smaller kind first, sorted by both kinds; int64 [npair, 2]."""
+    """Pairs of shapes that may touch, int64 [npair, 2]; the smaller kind comes first, and pairs are sorted by kinds."""
     limit_link: Array
     """Links (hinges and sliders) whose coordinate has limits, int64 [nlimit]."""
     friction_link: Array
     """Links (hinges and sliders) with joint friction, int64 [nfriction]."""
     equality_names: tuple[str, ...]
-    """The joint or constraint that each equation belongs to."""
+    """Name of the joint or constraint that each equation belongs to."""
     equality_kind: Array
     """``layout.EqualityKind``, int64 [nequality]."""
     equality_link: Array
     """Links a and b (-1: the world), int64 [nequality, 2]."""
     combine: str
-    """Friction and restitution of a pair are the mean, max or min of its shapes'."""
+    """How friction and restitution of a pair follow from those of its shapes: mean, max or min."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -87,7 +87,7 @@ class Model:
                 value.flags.writeable = False
                 object.__setattr__(self, field.name, value)
 
-    # Rebuilding through the constructor keeps the arrays read-only in copies, and caches out of pickles.
+    # Copies and pickles are rebuilt through the constructor, so their arrays are read-only and caches are left out.
     def __reduce__(self) -> tuple[Any, ...]:
         return Model, tuple(getattr(self, field.name) for field in fields(self))
 
@@ -152,7 +152,7 @@ class Model:
 
     @cached_property
     def constants_tensor(self) -> Tensor:
-        """The constants as a float64 tensor, shared: not to be written to; ``assemble()`` gives a copy."""
+        """The constants as a shared float64 tensor, which must not be written to; ``assemble()`` returns a copy."""
         return torch.tensor(self.constants)
 
     @property
@@ -163,7 +163,7 @@ class Model:
 
     @property
     def control_limits(self) -> Array:
-        """Between which the motors clip their controls, [nu, 2]; infinite where they do not."""
+        """The limits that the motors clip their controls to, [nu, 2]; infinite if there are none."""
         start, end = layout.motor_start(self.nlink, self.nq), layout.gravity_start(self.nlink, self.nq, self.nu)
         records = self.constants[start:end].reshape(self.nu, layout.MOTOR)
         return records[:, [layout.CTRL_LOW, layout.CTRL_HIGH]]
@@ -197,7 +197,7 @@ class Model:
         return slice(start, start + NV[self.kind[link]])
 
     def parameters(self) -> ParameterTable:
-        """Names, shapes and units of everything that ``parameter`` and ``assemble`` know."""
+        """Names, shapes and units of all parameters that ``parameter`` and ``assemble`` accept."""
         return self._table
 
     @cached_property
@@ -205,20 +205,20 @@ class Model:
         return parameter_table(self)
 
     def parameter(self, name: str) -> Tensor:
-        """Current values of a parameter: a new float64 tensor of the shape the table says."""
+        """The model's values of a parameter: a new float64 tensor of the shape in ``parameters()``."""
         return torch.from_numpy(self._table[name].values(self.constants))
 
     def assemble(self, parameters: Mapping[str, Tensor] | None = None, *, check: bool = True) -> Tensor:
         """The constants with some parameters replaced, differentiable: [nconst] or [B, nconst], float64.
 
         Each parameter is [*shape] (shared) or [B, *shape] (one per environment). Axes and quaternions are
-        normalised. ``check=False`` skips the tests of the values (not of names and shapes), for use under
-        ``torch.vmap``, where values cannot be looked at.
+        normalised. ``check=False`` skips the checks of values, but not of names and shapes, for use under
+        ``torch.vmap``, where values cannot be inspected.
         """
         return assemble.assemble(self, parameters or {}, check)
 
     def initial_state(self, batch: int | None = None) -> State:
-        """The state the world was built in: q [nq], v [nv], or [batch, nq], [batch, nv]; float64."""
+        """The initial state of the model: q [nq], v [nv], or [batch, nq], [batch, nv]; float64."""
         q, v = torch.tensor(self.q0), torch.tensor(self.v0)
         if batch is None:
             return State(q, v)
@@ -228,7 +228,7 @@ class Model:
 
     @cached_property
     def fingerprint(self) -> str:
-        """sha256 of everything the dynamics sees; the same in every process."""
+        """A sha256 hash of everything that the dynamics depends on; the same in every process."""
         digest = hashlib.sha256(f"backdrive model 2 {self.dim} {self.combine}".encode())
         tables = [
             self.parent, self.kind, self.motor_q, self.motor_v, self.shape_kind, self.shape_link, self.shape_hull,

@@ -1,4 +1,4 @@
-"""Which shapes may touch."""
+"""Pairs of shapes that may touch: collision filtering when a model is built."""
 
 from __future__ import annotations
 
@@ -7,37 +7,37 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..schema.layout import Kind, ShapeKind
+from ..schema.layout import Kind
 from .shapes import PlacedShape
 
 Array = np.ndarray
 
 
 class Connection(NamedTuple):
-    """Two links (-1: the world) that equations keep together; ``rigid``: in all directions."""
+    """Two links (-1: the world) that constraints outside of the tree connect; ``rigid``: in all directions."""
 
     a: int
     b: int
     rigid: bool
 
 
-class Neighbours:
-    """Which links are one rigid body, and which of those bodies a joint connects.
+class RigidGroups:
+    """Links that form one rigid body, and the rigid bodies that a joint connects.
 
-    parent, kind: the tree; named: whether a link is a body, not a massless step between two joints of one;
+    parent [nlink], kind [nlink]: the tree. named [nlink]: False for the massless links between two joints of one body.
     connections: joints outside of the tree.
     """
 
     def __init__(self, parent: Array, kind: Array, named: Array, connections: Iterable[Connection]) -> None:
         connections = list(connections)
-        self._leader = list(range(len(parent) + 1))  # of link i at i + 1; the world is 0
+        self._leader = list(range(len(parent) + 1))  # union-find over links; link i is at i + 1, the world at 0
         for link in np.flatnonzero(kind == Kind.FIXED).tolist():
             self._merge(link, int(parent[link]))
         for connection in connections:
             if connection.rigid:
                 self._merge(connection.a, connection.b)
         self.group = np.array([self._find(i) for i in range(len(self._leader))])
-        """Number of the rigid body of each link i, at i + 1; the world's is 0."""
+        """Number of the rigid body of each link i, at i + 1; that of the world is 0."""
         self.joined: set[tuple[int, int]] = {self._groups(c.a, c.b) for c in connections}
         """Pairs of rigid bodies with a joint between them, the smaller number first."""
         for link in np.flatnonzero(named).tolist():
@@ -62,36 +62,38 @@ class Neighbours:
 
 def contact_pairs(
     shapes: Sequence[PlacedShape],
-    kind: Array,
     link: Array,
-    neighbours: Neighbours,
+    bodies: RigidGroups,
     *,
     excluded: Iterable[tuple[int, int]] = (),
     separate: Iterable[tuple[int, int]] = (),
     added: Iterable[tuple[int, int]] = (),
     parents_touch: bool = False,
 ) -> Array:
-    """Pairs of shapes that may touch, int64 [npair, 2]: smaller kind first, sorted by kinds, then as found.
+    """Pairs of shapes that may touch, int64 [npair, 2]: the smaller kind first, sorted by kinds.
 
-    kind, link: of each shape. excluded: pairs of links; separate: pairs of shapes that do not touch; added: pairs of
-    shapes that touch whatever else forbids it.
-    Never pairs: shapes that do not move relative to each other, half-spaces, and (unless ``parents_touch``) bodies
-    with a joint between them; the world is no such parent.
+    link [nshape]: the link of each shape. excluded: pairs of links, separate: pairs of shapes that do not collide;
+    added: pairs of shapes that collide whatever the other rules say.
+
+    Two shapes are never a pair if they cannot move relative to each other or if both are half-spaces. Nor are, unless
+    ``parents_touch``, shapes of two bodies with a joint between them; the world does not count as a body here.
     """
+    kind = np.array([placed.shape.kind for placed in shapes], dtype=np.int64)
+    bounded = np.array([placed.shape.bounded for placed in shapes], dtype=bool)
     contype = np.array([placed.contype for placed in shapes], dtype=np.int64)
     conaffinity = np.array([placed.conaffinity for placed in shapes], dtype=np.int64)
-    group = neighbours.group[link + 1]
+    group = bodies.group[link + 1]
     first, second = np.triu_indices(len(shapes), 1)
     moves = group[first] != group[second]
-    moves &= (kind[first] != ShapeKind.PLANE) | (kind[second] != ShapeKind.PLANE)
-    touch = moves & ((contype[first] & conaffinity[second]) | (conaffinity[first] & contype[second]) != 0)
+    moves &= bounded[first] | bounded[second]
+    allowed = moves & ((contype[first] & conaffinity[second]) | (conaffinity[first] & contype[second]) != 0)
     if not parents_touch:
-        bodies = {(a, b) for a, b in neighbours.joined if a != 0}
-        touch &= ~_among(group[first], group[second], bodies)
-    touch &= ~_among(link[first] + 1, link[second] + 1, {(a + 1, b + 1) for a, b in excluded})
-    touch &= ~_among(first, second, set(separate))
-    touch |= moves & _among(first, second, set(added))
-    chosen = np.stack([first, second], 1)[touch]
+        joined = {(a, b) for a, b in bodies.joined if a != 0}
+        allowed &= ~_among(group[first], group[second], joined)
+    allowed &= ~_among(link[first] + 1, link[second] + 1, {(a + 1, b + 1) for a, b in excluded})
+    allowed &= ~_among(first, second, set(separate))
+    allowed |= moves & _among(first, second, set(added))
+    chosen = np.stack([first, second], 1)[allowed]
     swap = kind[chosen[:, 0]] > kind[chosen[:, 1]]
     chosen[swap] = chosen[swap][:, ::-1]
     order = np.lexsort((kind[chosen[:, 1]], kind[chosen[:, 0]]))
@@ -99,7 +101,7 @@ def contact_pairs(
 
 
 def _among(first: Array, second: Array, pairs: set[tuple[int, int]]) -> Array:
-    """Whether each pair of non-negative integers is one of these, in either order."""
+    """Whether each pair (first, second) of non-negative integers is in the set, in either order; bool [n]."""
     if not pairs:
         return np.zeros(len(first), dtype=bool)
     low, high = np.sort(np.array(sorted(pairs), dtype=np.int64), axis=1).T

@@ -1,21 +1,23 @@
-"""The physical parameters of a model by name, and where they stand in its constants.
+"""The physical parameters of a model by name, and their positions in its constants.
 
-Every parameter is a tensor [*shape]; each of its values is copied, times a coefficient, to one or several
-places of the flat constants. (The proportional gain of a position servo, for one, is both the gain of its
-control and, negated, the coefficient of its length.)
+Every parameter is a tensor [*shape]. Each of its values is copied, times a coefficient, to one or several positions of
+the flat constants: the proportional gain of a position servo, for example, is both the gain of its control and,
+negated, the coefficient of its length.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..schema import layout
 from ..schema.layout import LINK, NQ, Kind, ShapeKind
 from . import checks
+from .actuators import PARAMETERS, ActuatorParameter
 from .geometry import size_names
 
 if TYPE_CHECKING:
@@ -26,10 +28,10 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class ParameterInfo:
-    """A parameter: its name, shape, unit, what each row belongs to, and its map into the constants.
+    """A parameter: its name, shape, unit, the owner of each row, and its map into the constants.
 
-    constants[target] = coefficient * value.flatten()[source]. ``unit_group`` [size] numbers, from 1, the
-    groups of values that are normalised to unit length first (axes, quaternions); 0 is left as it is.
+    constants[target] = coefficient * value.flatten()[source]. ``unit_group`` [size] numbers, from 1, the groups of
+    values that are normalised to unit length first (axes, quaternions); values in group 0 are copied unchanged.
     """
 
     name: str
@@ -42,14 +44,14 @@ class ParameterInfo:
     unit_group: Array = field(repr=False)
 
     def values(self, constants: Array) -> Array:
-        """The parameter as it stands in a vector of constants, [*shape]."""
+        """The values of the parameter in a vector of constants, [*shape]."""
         flat = np.empty(len(self.unit_group))
         flat[self.source] = constants[self.target] / self.coefficient
         return flat.reshape(self.shape)
 
 
 class ParameterTable:
-    """All parameters of a model: iterate, index by name, ask ``name in table``, or print it."""
+    """All parameters of a model: iterate over it, index it by name, ask ``name in table``, or print it."""
 
     def __init__(self, parameters: Sequence[ParameterInfo]) -> None:
         self._parameters = {p.name: p for p in parameters}
@@ -84,11 +86,11 @@ class ParameterTable:
 
 
 def parameter_table(model: Model) -> ParameterTable:
-    """The parameters a model has; those without a single row are left out."""
+    """The parameters of a model. Parameters without rows are left out."""
     entries = [*_body_parameters(model), *_joint_parameters(model), *_motor_parameters(model)]
     entries += _shape_parameters(model)
     gravity = layout.gravity_start(model.nlink, model.nq, model.nu) + np.arange(model.dim)
-    entries.append(_entry("gravity", "m/s^2", tuple("xyz"[: model.dim]), [(gravity, 1.0)]))
+    entries.append(_entry("gravity", "m/s^2", tuple("xyz"[: model.dim]), [ParameterPiece(gravity)]))
     return ParameterTable([entry for entry in entries if entry.rows])
 
 
@@ -98,10 +100,10 @@ def _body_parameters(model: Model) -> Iterator[ParameterInfo]:
     xyz = np.arange(model.dim)
     inertia = start + layout.INERTIA + 2 if model.dim == 2 else _grid(start + layout.INERTIA, np.arange(6))
     rows = model.bodies
-    yield _entry("mass", "kg", rows, [(start + layout.MASS, 1.0)])
-    yield _entry("com", "m", rows, [(_grid(start + layout.COM, xyz), 1.0)])
-    yield _entry("inertia", "kg m^2", rows, [(inertia, 1.0)])
-    yield _entry("offset", "m", rows, [(_grid(first + layout.OFFSET, xyz), 1.0)])
+    yield _entry("mass", "kg", rows, [ParameterPiece(start + layout.MASS)])
+    yield _entry("com", "m", rows, [ParameterPiece(_grid(start + layout.COM, xyz))])
+    yield _entry("inertia", "kg m^2", rows, [ParameterPiece(inertia)])
+    yield _entry("offset", "m", rows, [ParameterPiece(_grid(first + layout.OFFSET, xyz))])
 
 
 def _joint_parameters(model: Model) -> Iterator[ParameterInfo]:
@@ -109,58 +111,57 @@ def _joint_parameters(model: Model) -> Iterator[ParameterInfo]:
     start = model.joint_link * LINK
     kinds = model.kind[model.joint_link]
     xyz = np.arange(model.dim)
-    yield _entry("anchor", "m", rows, [(_grid(start + layout.ANCHOR, xyz), 1.0)])
-    # In the plane every hinge turns about z: only the sliders have an axis to choose.
+    yield _entry("anchor", "m", rows, [ParameterPiece(_grid(start + layout.ANCHOR, xyz))])
+    # In 2D every hinge turns about z, so only sliders have an axis that can be varied.
     has_axis = kinds == Kind.SLIDER if model.dim == 2 else np.isin(kinds, (Kind.HINGE, Kind.SLIDER))
     axes = _grid(start[has_axis] + layout.AXIS, xyz)
     groups = np.repeat(np.arange(1, len(axes) + 1), model.dim)
-    yield _entry("axis", "1", _pick(rows, has_axis), [(axes, 1.0)], groups)
-    yield _entry("stiffness", "N m/rad | N/m", rows, [(start + layout.STIFFNESS, 1.0)])
-    yield _entry("damping", "N m s/rad | N s/m", rows, [(start + layout.DAMPING, 1.0)])
-    yield _entry("armature", "kg m^2 | kg", rows, [(start + layout.ARMATURE, 1.0)])
+    yield _entry("axis", "1", _pick(rows, has_axis), [ParameterPiece(axes)], groups)
+    yield _entry("stiffness", "N m/rad | N/m", rows, [ParameterPiece(start + layout.STIFFNESS)])
+    yield _entry("damping", "N m s/rad | N s/m", rows, [ParameterPiece(start + layout.DAMPING)])
+    yield _entry("armature", "kg m^2 | kg", rows, [ParameterPiece(start + layout.ARMATURE)])
     coordinates, groups = _coordinates(model)
     reference = layout.reference_start(model.nlink) + np.arange(model.nq)
-    yield _entry("reference", "rad | m", coordinates, [(reference, 1.0)], groups)
+    yield _entry("reference", "rad | m", coordinates, [ParameterPiece(reference)], groups)
     sizes = (model.nlink, model.nq, model.nu, model.nshape)
     limit = layout.limit_start(*sizes) + np.arange(model.nlimit) * layout.LIMIT
     name_of = dict(zip(model.joint_link.tolist(), rows, strict=True))
     limited = tuple(name_of[link] for link in model.limit_link.tolist())
-    yield _entry("limit_low", "rad | m", limited, [(limit + layout.LOW, 1.0)])
-    yield _entry("limit_high", "rad | m", limited, [(limit + layout.HIGH, 1.0)])
+    yield _entry("limit_low", "rad | m", limited, [ParameterPiece(limit + layout.LOW)])
+    yield _entry("limit_high", "rad | m", limited, [ParameterPiece(limit + layout.HIGH)])
     friction = layout.friction_start(*sizes, model.nlimit) + np.arange(model.nfriction) * layout.FRICTION_LOSS
     rubbing = tuple(name_of[link] for link in model.friction_link.tolist())
-    yield _entry("joint_friction", "N m | N", rubbing, [(friction, 1.0)])
+    yield _entry("joint_friction", "N m | N", rubbing, [ParameterPiece(friction)])
 
 
 def _motor_parameters(model: Model) -> Iterator[ParameterInfo]:
-    kinds = np.array(model.motor_kinds, dtype=object)
+    """The parameters of actuators, as their classes declare them; actuators of several kinds may share one."""
     start = layout.motor_start(model.nlink, model.nq) + np.arange(model.nu) * layout.MOTOR
-    position, velocity, general = (kinds == kind for kind in ("position", "velocity", "general"))
-    stiffness, damping = layout.BIAS + 1, layout.BIAS + 2
-    yield _entry("gear", "1", model.motors, [(start + layout.GEAR, 1.0)])
-    servo = start[position]
-    pieces = [(servo + layout.GAIN, 1.0), (servo + stiffness, -1.0)]
-    yield _entry("kp", "N m/rad | N/m", _pick(model.motors, position), pieces)
-    damped = position | velocity
-    forward = np.flatnonzero(velocity[damped])  # only a velocity servo multiplies its control by kv
-    yield _entry(
-        "kv",
-        "N m s/rad | N s/m",
-        _pick(model.motors, damped),
-        [(start[damped] + damping, -1.0), (start[velocity] + layout.GAIN, 1.0, forward)],
-    )
-    rows = _pick(model.motors, general)
-    yield _entry("gain", "N m | N", rows, [(start[general] + layout.GAIN, 1.0)])
-    yield _entry("bias", "N m | N", rows, [(_grid(start[general] + layout.BIAS, np.arange(3)), 1.0)])
+    declared: dict[str, dict[str, ActuatorParameter]] = {}  # name -> kind -> parameter
+    for kind, parameters in PARAMETERS.items():
+        for parameter in parameters:
+            declared.setdefault(parameter.name, {})[kind] = parameter
+    for name, of_kind in declared.items():
+        owners = np.array([k for k, kind in enumerate(model.motor_kinds) if kind in of_kind], dtype=np.int64)
+        kinds = [model.motor_kinds[k] for k in owners]
+        pieces: list[ParameterPiece] = []
+        for part in dict.fromkeys(part for parameter in of_kind.values() for part in parameter.fields):
+            chosen = np.array([k for k, kind in enumerate(kinds) if part in of_kind[kind].fields], dtype=np.int64)
+            target = start[owners[chosen]] + part.offset
+            if part.width > 1:
+                target = _grid(target, np.arange(part.width))
+            pieces.append(ParameterPiece(target, part.coefficient, chosen))
+        unit = next(iter(of_kind.values())).unit
+        yield _entry(name, unit, tuple(model.motors[k] for k in owners), pieces)
 
 
 def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
-    """Materials and sizes. Mass and inertia are parameters of the body: they do not follow the size of its shapes."""
+    """Materials, sizes and positions. Mass and inertia are parameters of the body and do not depend on these sizes."""
     rows = model.shape_names
     start = layout.shape_start(model.nlink, model.nq, model.nu) + np.arange(model.nshape) * layout.SHAPE
-    yield _entry("friction", "1", rows, [(start + layout.FRICTION, 1.0)])
-    yield _entry("restitution", "1", rows, [(start + layout.RESTITUTION, 1.0)])
-    yield _entry("softness", "m/s per N s", rows, [(start + layout.SOFTNESS, 1.0)])
+    yield _entry("friction", "1", rows, [ParameterPiece(start + layout.FRICTION)])
+    yield _entry("restitution", "1", rows, [ParameterPiece(start + layout.RESTITUTION)])
+    yield _entry("softness", "m/s per N s", rows, [ParameterPiece(start + layout.SOFTNESS)])
     sizes: list[str] = []
     places: list[int] = []
     for name, kind, record in zip(rows, model.shape_kind.tolist(), start.tolist(), strict=True):
@@ -168,28 +169,44 @@ def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
             sizes.append(f"{name}.{part}")
             places.append(record + layout.SIZE + k)
     unit = "m | 1 (factor of a mesh); inertia stays"
-    yield _entry("size", unit, tuple(sizes), [(np.array(places, dtype=np.int64), 1.0)])
+    yield _entry("size", unit, tuple(sizes), [ParameterPiece(np.array(places, dtype=np.int64))])
     solid = model.shape_kind != ShapeKind.PLANE
     place = _grid(start[solid] + layout.PLACE, np.arange(model.dim))
-    yield _entry("shape_position", "m", _pick(rows, solid), [(place, 1.0)])
+    yield _entry("shape_position", "m", _pick(rows, solid), [ParameterPiece(place)])
+
+
+class ParameterPiece(NamedTuple):
+    """Constants that are a parameter's values times a coefficient."""
+
+    target: Array
+    """Positions in the constants, [n] or [n, columns]."""
+    coefficient: float = 1.0
+    rows: Array | None = None
+    """The rows of the parameter that are copied there, [n]; None: all."""
+
+    def source(self) -> Array:
+        """Positions in the flattened parameter, one for each target."""
+        if self.rows is None:
+            return np.arange(self.target.size)
+        columns = self.target.size // max(len(self.rows), 1)
+        return _grid(self.rows * columns, np.arange(columns)).ravel()
 
 
 def _entry(
-    name: str, unit: str, rows: tuple[str, ...], pieces: Sequence[tuple], groups: Array | None = None
+    name: str, unit: str, rows: tuple[str, ...], pieces: Sequence[ParameterPiece], groups: Array | None = None
 ) -> ParameterInfo:
-    """A parameter from pieces (target, coefficient[, source]); the first has the parameter's shape."""
-    shape = pieces[0][0].shape
-    size = pieces[0][0].size
-    everything = np.arange(size)
-    source = np.concatenate([piece[2] if len(piece) == 3 else everything for piece in pieces])
-    target = np.concatenate([piece[0].ravel() for piece in pieces])
-    coefficient = np.concatenate([np.full(piece[0].size, piece[1]) for piece in pieces])
+    """A parameter with a value, or a row of values, for each name in `rows`; groups: see `ParameterInfo`."""
+    shape = (len(rows), *pieces[0].target.shape[1:])
+    size = math.prod(shape)
+    source = np.concatenate([piece.source() for piece in pieces])
+    target = np.concatenate([piece.target.ravel() for piece in pieces])
+    coefficient = np.concatenate([np.full(piece.target.size, piece.coefficient) for piece in pieces])
     unit_group = np.zeros(size, dtype=np.int64) if groups is None else groups
     return ParameterInfo(name, shape, unit, rows, source, target, coefficient, unit_group)
 
 
 def _coordinates(model: Model) -> tuple[tuple[str, ...], Array]:
-    """Names of the coordinates q, and the groups of them that are quaternions."""
+    """Names of the coordinates q, and the groups of coordinates that are quaternions (see `ParameterInfo`)."""
     names = [""] * model.nq
     groups = np.zeros(model.nq, dtype=np.int64)
     for name, link in zip(model.joints, model.joint_link, strict=True):
@@ -197,13 +214,13 @@ def _coordinates(model: Model) -> tuple[tuple[str, ...], Array]:
         start, count = model.qadr[link], NQ[kind]
         for k in range(count):
             names[start + k] = name if count == 1 else f"{name}[{k}]"
-        if kind in (Kind.BALL, Kind.FREE):
-            groups[start + count - 4 : start + count] = groups.max() + 1
+        if kind.coordinates.quaternion is not None:
+            groups[start + kind.coordinates.quaternion : start + count] = groups.max() + 1
     return tuple(names), groups
 
 
 def _first_link(model: Model, link: int) -> int:
-    """The link that carries a body's offset: the first of those that stand for its several joints."""
+    """The link that has a body's offset: the first of the links that represent its joints."""
     named = set(model.body_link.tolist())
     while model.parent[link] >= 0 and int(model.parent[link]) not in named:
         link = int(model.parent[link])

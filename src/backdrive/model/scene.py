@@ -1,9 +1,9 @@
-"""Describe a world: bodies with shapes, joints and constraints between them, motors on the joints."""
+"""Describe a world: bodies with shapes, joints and constraints between them, actuators on the joints."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,47 +11,34 @@ import numpy as np
 
 from ..schema.layout import Kind
 from . import checks
-from .constraints import WORLD, Constraint, Frame, Weld, joint_equations
+from .actuators import Motor
+from .build import build_model, constraint_equations
+from .constraints import Constraint
 from .joints import Joint
-from .links import Equality, pack
 from .model import Model
-from .motors import Motor
-from .pairs import Connection
 from .rotations import from_orientation
-from .shapes import HalfSpace, PlacedShape, Shape
-from .tree import (
-    BodySpec,
-    ConstraintSpec,
-    JointSpec,
-    Material,
-    MotorSpec,
-    body_inertia,
-    build_actuators,
-    build_links,
-    check_coordinates,
-    check_joint,
-    check_loop,
-    closes_loop,
-    joint_axis,
-)
+from .shapes import PlacedShape, Shape
+from .specs import BodySpec, ConstraintSpec, JointSpec, MotorSpec, ShapeMaterial
+from .tree import body_inertia, check_coordinates, check_joint, check_loop, closes_loop
 
 Array = np.ndarray
 
 PLANAR_DOFS = {"x": 0, "y": 1, "angle": 2}
+"""Names of the degrees of freedom of a planar joint."""
 
 
 @dataclass
 class Scene:
-    """A world in the making. ``build`` makes an immutable Model of it.
+    """A world under construction. ``build`` makes an immutable Model of it.
 
     dim: 2 or 3. gravity: m/s^2, [dim]; by default 9.81 downwards along the last axis.
     combine: "mean", "max" or "min", how friction and restitution of a pair follow from those of its shapes.
-    coordinates: "reduced": bodies hang on their joints as a tree, and only a joint that closes a loop is a constraint;
-    "maximal": every body moves freely (q is made of world poses), and every joint is a constraint.
+    coordinates: "reduced": bodies and joints form a tree, and only a joint that closes a loop is a constraint;
+    "maximal": every body moves freely (q consists of world poses), and every joint is a constraint.
 
-    Positions, angles, anchors and axes are given in world coordinates, for all joint coordinates at zero.
+    Positions, angles, anchors and axes are given in world coordinates, with all joint coordinates at zero.
     A body without a joint moves freely: its joint is planar (2D) or free (3D), and has the body's name.
-    Every ``add_`` method returns the name, which is what other methods take.
+    Other methods refer to bodies and joints by the names that the ``add_`` methods return.
     """
 
     dim: int
@@ -95,7 +82,7 @@ class Scene:
         name = checks.identifier(name, "static shape", self._statics)
         what = f"static shape {name!r}"
         place, orientation = self._pose(position, angle, quaternion, what)
-        material = _material(friction, restitution, softness, what)
+        material = ShapeMaterial.checked(friction, restitution, softness, what)
         shape = self._shape(shape, what, static=True)
         self._statics[name] = _placed(shape, place, orientation, material, name)
         return name
@@ -124,8 +111,9 @@ class Scene:
         (2D) or quaternion (3D, w first). velocity: m/s, of the body frame's origin; angular_velocity: rad/s,
         a number in 2D, a world vector in 3D; both only for bodies that move freely. com [dim] and inertia
         (2D: a number; 3D: the 3 principal moments, 6 numbers xx yy zz xy xz yz, or [3, 3]; kg m^2, about the
-        com, along the body axes) come from the shapes unless given. Its shapes have a friction coefficient (0 to
-        infinity), a restitution (0 to 1), and a softness (m/s of approach that remain per N s of impulse).
+        com, along the body axes) come from the shapes unless given. The material is that of its shapes: a friction
+        coefficient (0 to infinity), a restitution (0 to 1), and a softness (the speed of approach in m/s that remains
+        per N s of impulse).
         """
         name = checks.identifier(name, "body", self._bodies)
         what = f"body {name!r}"
@@ -136,7 +124,7 @@ class Scene:
         if density is not None:
             density = checks.number(density, f"{what}: density", low=0.0, strict=True)
         place, orientation = self._pose(position, angle, quaternion, what)
-        material = _material(friction, restitution, softness, what)
+        material = ShapeMaterial.checked(friction, restitution, softness, what)
         body = BodySpec(name, mass, density, place, orientation, material)
         shapes = [shape] if isinstance(shape, Shape) else shape
         if not isinstance(shapes, Sequence) or isinstance(shapes, str):
@@ -171,15 +159,15 @@ class Scene:
         restitution: float | None = None,
         softness: float | None = None,
     ) -> None:
-        """One more shape on a body, posed in the body's frame; its material is the body's unless given."""
+        """Add another shape to a body, posed in the body's frame. Its material is the body's unless given."""
         spec = self._bodies[self._body(body, "body")]
         what = f"body {spec.name!r}"
         place, orientation = self._pose(position, angle, quaternion, what)
         own = spec.material
-        material = _material(
-            own[0] if friction is None else friction,
-            own[1] if restitution is None else restitution,
-            own[2] if softness is None else softness,
+        material = ShapeMaterial.checked(
+            own.friction if friction is None else friction,
+            own.restitution if restitution is None else restitution,
+            own.softness if softness is None else softness,
             what,
         )
         spec.shapes.append(_placed(self._shape(shape, what), place, orientation, material))
@@ -201,9 +189,9 @@ class Scene:
         joint coordinates (rad, m; a quaternion for a ball) and their rates, by default at rest at zero; a
         body that moves freely starts where it was put instead.
 
-        A joint to a body that already hangs on another one, or that carries the parent, closes a loop: it becomes
-        a constraint. It keeps the bodies as they are when all joint coordinates are zero, and has no coordinates,
-        spring, limits or motor of its own. Bodies with a joint between them do not collide.
+        A joint closes a loop if its child already has a joint to a parent, or is an ancestor of the parent. It then
+        becomes a constraint, which keeps the relative pose that the bodies have when all joint coordinates are zero,
+        and has no coordinates, spring, limits or motor of its own. Bodies with a joint between them do not collide.
         """
         name = checks.identifier(name, "joint", [*self._joints, *self._loops])
         what = f"joint {name!r}"
@@ -240,7 +228,7 @@ class Scene:
         """Keep body ``a`` at a Distance from, welded to, or with a Lock on, body ``b`` (None: the world).
 
         anchor_a, anchor_b: world points on a and on b, by default the bodies' positions; a Distance takes both, a
-        Lock that of a. Constraints hold what is so when all joint coordinates are zero.
+        Lock that of a. Constraints keep the configuration in which all joint coordinates are zero.
         """
         name = checks.identifier(name, "constraint", [*self._constraints, *self._loops])
         what = f"constraint {name!r}"
@@ -257,7 +245,7 @@ class Scene:
             raise ValueError(f"{what}: give anchor_b, the point of the world")
         points = self._anchor(anchor_a, first, what), self._anchor(anchor_b, second, what)
         spec = ConstraintSpec(name, constraint, a, b, *points)
-        self._equations(spec, dict.fromkeys(self._bodies, -1))  # refuse here what cannot be built
+        constraint_equations(spec, self.dim, self._bodies, dict.fromkeys(self._bodies, -1))  # raises if impossible
         self._constraints[name] = spec
         return name
 
@@ -291,7 +279,7 @@ class Scene:
                 raise ValueError(f"{what}: on a planar joint dof must be 'x', 'y' or 'angle', got {dof!r}")
             self._motors[name] = MotorSpec(name, motor, joint, PLANAR_DOFS[dof])
             return name
-        if kind not in (Kind.HINGE, Kind.SLIDER):
+        if kind.nv != 1:
             raise ValueError(f"{what}: joint {joint!r} is {kind.name.lower()}; expected a hinge or slider")
         if dof is not None:
             raise ValueError(f"{what}: joint {joint!r} has one dof: leave out dof={dof!r}")
@@ -309,59 +297,24 @@ class Scene:
         self._excluded.append((self._body(a, "body"), self._body(b, "body")))
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the scene to a file that people can read, too (JSON; docs/scene_format.md); nothing is rounded."""
-        from .files import save_scene
+        """Write the scene to a JSON file (docs/scene_format.md) without rounding."""
+        from .files.write import save_scene
 
         save_scene(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Scene:
-        """The scene that ``save`` wrote: its model has the same bits. What is wrong with a file is said, and where."""
-        from .files import load_scene
+        """The scene that ``save`` wrote; its model has the same bits. Errors name the place in the file."""
+        from .files.read import load_scene
 
         return load_scene(path)
 
     def build(self) -> Model:
-        """The immutable model of what was added so far."""
-        if not self._bodies:
-            raise ValueError("the scene has no bodies: add one with add_body")
-        links = build_links(self.dim, self._bodies, self._joints)
-        link_of = {str(link.body): i for i, link in enumerate(links)}
-        equalities = [row for loop in self._loops.values() for row in self._loop_equations(loop, link_of)]
-        equalities += [row for spec in self._constraints.values() for row in self._equations(spec, link_of)]
-        apart = [(s.parent, s.child, s.joint.kind == Kind.FIXED) for s in self._loops.values()]
-        apart += [(s.b, s.a, True) for s in self._constraints.values() if isinstance(s.constraint, Weld)]
-        gravity = np.zeros(3)
-        gravity[: self.dim] = checks.vector(self.gravity, self.dim, "gravity")
-        return pack(
-            self.dim,
-            links,
-            build_actuators(links, list(self._motors.values())),
-            gravity,
-            statics=tuple(self._statics.values()),
-            excluded=tuple(self._excluded),
-            separate=tuple(self._separate),
-            equalities=equalities,
-            connections=[Connection(-1 if a is None else link_of[a], link_of[b], rigid) for a, b, rigid in apart],
-            combine=self.combine,
-        )
-
-    def _equations(self, spec: ConstraintSpec, link_of: Mapping[str, int]) -> list[Equality]:
-        a, b = self._frame(spec.a, link_of), self._frame(spec.b, link_of)
-        return spec.constraint.equations(spec.name, self.dim, a, b, spec.anchor_a, spec.anchor_b)
-
-    def _loop_equations(self, spec: JointSpec, link_of: Mapping[str, int]) -> list[Equality]:
-        axis = joint_axis(self.dim, spec.joint, f"joint {spec.name!r}")
-        parent, child = self._frame(spec.parent, link_of), self._frame(spec.child, link_of)
-        return joint_equations(spec.name, self.dim, spec.joint, axis, parent, child, spec.anchor)
-
-    def _frame(self, body: str | None, link_of: Mapping[str, int]) -> Frame:
-        if body is None:
-            return WORLD
-        return Frame(link_of[body], self._bodies[body].position, self._bodies[body].rotation)
+        """The immutable model of everything that was added so far."""
+        return build_model(self)
 
     def _anchor(self, anchor: Any, body: BodySpec | None, what: str) -> Array:
-        """A world point [3], by default a body's position (the world's: its origin)."""
+        """A world point [3], by default the position of a body (None: the origin of the world)."""
         point = np.zeros(3) if body is None else body.position.copy()
         if anchor is not None:
             point[: self.dim] = checks.vector(anchor, self.dim, f"{what}: anchor")
@@ -375,7 +328,7 @@ class Scene:
         return name
 
     def _joint_kind(self, name: Any, what: str) -> Kind:
-        """The kind of a joint, also of the implicit one of a body that has none."""
+        """The kind of a joint, which may be the implicit joint of a body that moves freely."""
         if not isinstance(name, str):
             raise TypeError(f"{what}: a joint must be given by its name, got {name!r}")
         if name in self._joints:
@@ -392,8 +345,8 @@ class Scene:
             raise TypeError(f"{what}: expected a shape such as Box(...), got {shape!r}")
         if shape.dim != self.dim:
             raise ValueError(f"{what}: {type(shape).__name__} is {shape.dim}D, the scene is {self.dim}D")
-        if isinstance(shape, HalfSpace) and not static:
-            raise ValueError(f"{what}: a HalfSpace is infinite; add it with add_static")
+        if not shape.bounded and not static:
+            raise ValueError(f"{what}: a {type(shape).__name__} is infinite; add it with add_static")
         return shape
 
     def _pose(self, position: Any, angle: Any, quaternion: Any, what: str) -> tuple[Array, Array]:
@@ -412,19 +365,8 @@ class Scene:
         return place, checks.unit_quaternion(quaternion, f"{what}: quaternion")
 
 
-def _material(friction: Any, restitution: Any, softness: Any, what: str) -> Material:
-    elastic = checks.number(restitution, f"{what}: restitution", low=0.0)
-    if elastic > 1.0:
-        raise ValueError(f"{what}: restitution must be between 0 and 1, got {elastic:g}")
-    return (
-        checks.number(friction, f"{what}: friction", low=0.0, infinite=True),
-        elastic,
-        checks.number(softness, f"{what}: softness", low=0.0),
-    )
-
-
 def _placed(
-    shape: Shape, position: Array, orientation: Array, material: Material, name: str | None = None
+    shape: Shape, position: Array, orientation: Array, material: ShapeMaterial, name: str | None = None
 ) -> PlacedShape:
     rotation = tuple(map(tuple, from_orientation(orientation).tolist()))
     return PlacedShape(

@@ -1,4 +1,7 @@
-"""Shapes: their size, volume, center of mass and inertia.
+"""Shapes: mass properties, the numbers that a model's tables hold of them, and bounding volumes for collision.
+
+Each shape is one class. Collision knows a shape by its `kind` (`layout.ShapeKind`): circles and spheres are balls;
+boxes, polygons and convex meshes are hulls. How the kinds touch each other is in `physics.geometry.pairs`.
 
 Planar shapes live in the plane z = 0; their volume is an area and only the zz entry of their inertia counts.
 """
@@ -7,21 +10,53 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from ..ir import Scalar, absolute, sqrt
+from ..schema.layout import ShapeKind
 from . import checks
+from .hull import SQUARE, HullTables, convex_tables, cube, cylinder_prism, mass_properties, planar_tables
 
 Array = np.ndarray
 
 
+class BoundFactors(NamedTuple):
+    """A bounding box in a shape's frame, as a linear function of the sizes s [3] in its record: the box is centered at
+    center * s (elementwise), and its half extents are half @ s + rim s[0]."""
+
+    center: Sequence[Scalar]  # [3]
+    half: Sequence[Scalar]  # [3, 3], row major
+    rim: Scalar
+
+    @classmethod
+    def of(cls, numbers: Sequence[Scalar]) -> BoundFactors:
+        """A view of BOUND numbers."""
+        return cls(numbers[:3], numbers[3:12], numbers[12])
+
+
+BOUND = 13
+"""Numbers of `BoundFactors` in a table: center (3), half (3 x 3), rim."""
+
+
 class Shape(ABC):
-    """A solid in its own frame, of uniform density."""
+    """A solid of uniform density in its own frame.
+
+    kind: what collision takes the shape for. size_names: names of the leading numbers of `size`, which users can vary
+    as parameters. bounded: False for half-spaces, which are part of the world and have no bounding volume.
+
+    The static methods hold for every shape of a kind (`SHAPE_KINDS`). They work on the numbers of a model's tables,
+    which may differ from those of the shape that the model was built with: users can vary sizes.
+    """
 
     dim: int
+    kind: ClassVar[ShapeKind]
+    size_names: ClassVar[tuple[str, ...]]
+    bounded: ClassVar[bool] = True
 
     @property
     @abstractmethod
@@ -37,16 +72,92 @@ class Shape(ABC):
     def inertia(self, mass: float) -> Array:
         """About the center of mass, along the shape's axes, kg m^2, [3, 3], for a mass in kg."""
 
+    @property
+    def size(self) -> Array:
+        """SIZE of the shape's record, [3]; unused entries are zero."""
+        numbers = np.zeros(3)
+        numbers[: len(self.size_names)] = [getattr(self, name) for name in self.size_names]
+        return numbers
+
+    def record_position(self, position: Array) -> Array:
+        """PLACE of the record of a shape at this position (m) in its link's frame, [3]."""
+        return position
+
+    def hull(self) -> HullTables | None:
+        """Vertices, faces and edges for collision, before they are scaled by `size`; None for shapes without any."""
+        return None
+
+    @staticmethod
+    def bound_factors(vertices: Array) -> Array:
+        """BOUND numbers, see `BoundFactors`; vertices [n, 3]: of the shape's hull, before scaling."""
+        return np.zeros(BOUND)
+
+    @staticmethod
+    @abstractmethod
+    def bounding_radius(size: Array, vertices: Array) -> float:
+        """Radius (m) of a ball about the shape's origin that contains the shape."""
+
+    @staticmethod
+    def lever(size: Sequence[Scalar], bound: BoundFactors) -> Scalar | None:
+        """An upper bound (m) on the distance from the shape's origin of surface points that move when the shape rotates
+        about it; None for a shape that such rotations do not change. Traced."""
+        return None
+
+
+class _Ball(Shape):
+    """Circles and spheres: size (radius, 0, 0)."""
+
+    kind = ShapeKind.SPHERE
+    size_names = ("radius",)
+
+    @staticmethod
+    def bound_factors(vertices: Array) -> Array:
+        factors = np.zeros(BOUND)
+        factors[12] = 1.0
+        return factors
+
+    @staticmethod
+    def bounding_radius(size: Array, vertices: Array) -> float:
+        return float(size[0])
+
+
+class _Hull(Shape):
+    """Boxes, polygons and convex meshes: vertices that `size` scales along each axis."""
+
+    kind = ShapeKind.HULL
+    size_names = ("x", "y", "z")
+
+    @property
+    def size(self) -> Array:
+        return np.ones(3)
+
+    @staticmethod
+    def bound_factors(vertices: Array) -> Array:
+        factors = np.zeros(BOUND)
+        center, half = factors[:3], factors[3:12].reshape(3, 3)
+        low, high = vertices.min(0), vertices.max(0)
+        center[:], half[:] = (low + high) / 2, np.diag(high - low) / 2
+        return factors
+
+    @staticmethod
+    def bounding_radius(size: Array, vertices: Array) -> float:
+        return float(np.linalg.norm(vertices * size, axis=1).max())
+
+    @staticmethod
+    def lever(size: Sequence[Scalar], bound: BoundFactors) -> Scalar:
+        x, y, z = ((absolute(bound.center[k]) + bound.half[4 * k]) * size[k] for k in range(3))  # the farthest corner
+        return sqrt(x * x + y * y + z * z)
+
 
 @dataclass(frozen=True)
-class Circle(Shape):
+class Circle(_Ball):
     """A disc in 2D; radius in m."""
 
     radius: float
     dim = 2
 
     def __post_init__(self) -> None:
-        _size(self, "radius")
+        _check_positive(self, "radius")
 
     @property
     def volume(self) -> float:
@@ -57,7 +168,7 @@ class Circle(Shape):
 
 
 @dataclass(frozen=True, init=False)
-class Box(Shape):
+class Box(_Hull):
     """A rectangle (two sizes) or a cuboid (three): full extents along its axes, m."""
 
     sizes: tuple[float, ...]
@@ -82,9 +193,18 @@ class Box(Shape):
             return np.diag([0.0, 0.0, mass * squares.sum() / 12.0])
         return np.diag(mass * (squares.sum() - squares) / 12.0)
 
+    @property
+    def size(self) -> Array:
+        numbers = np.ones(3)
+        numbers[: self.dim] = self.sizes
+        return numbers
+
+    def hull(self) -> HullTables:
+        return planar_tables(SQUARE) if self.dim == 2 else cube()
+
 
 @dataclass(frozen=True)
-class Polygon(Shape):
+class Polygon(_Hull):
     """A convex polygon in 2D: vertices [n, 2] in m, in order around it; stored counter-clockwise."""
 
     vertices: Any
@@ -132,6 +252,9 @@ class Polygon(Shape):
         lever = self.center[:2] - self.vertices[0]
         return np.diag([0.0, 0.0, mass * (about_corner - lever @ lever)])
 
+    def hull(self) -> HullTables:
+        return planar_tables(np.array(self.vertices))
+
 
 @dataclass(frozen=True)
 class HalfSpace(Shape):
@@ -139,6 +262,9 @@ class HalfSpace(Shape):
 
     normal: Any
     offset: float = 0.0
+    kind = ShapeKind.PLANE
+    size_names = ("offset",)
+    bounded = False
 
     def __post_init__(self) -> None:
         size = np.size(np.asarray(self.normal, dtype=object))
@@ -159,16 +285,24 @@ class HalfSpace(Shape):
     def inertia(self, mass: float) -> Array:
         raise ValueError("a HalfSpace is infinite and has no inertia: use it with add_static")
 
+    def record_position(self, position: Array) -> Array:
+        """The normal [3]: a half-space is given in the world's frame."""
+        return np.pad(np.array(self.normal), (0, 3 - self.dim))
+
+    @staticmethod
+    def bounding_radius(size: Array, vertices: Array) -> float:
+        return math.inf
+
 
 @dataclass(frozen=True)
-class Sphere(Shape):
+class Sphere(_Ball):
     """A ball; radius in m."""
 
     radius: float
     dim = 3
 
     def __post_init__(self) -> None:
-        _size(self, "radius")
+        _check_positive(self, "radius")
 
     @property
     def volume(self) -> float:
@@ -185,9 +319,11 @@ class Cylinder(Shape):
     radius: float
     length: float
     dim = 3
+    kind = ShapeKind.CYLINDER
+    size_names = ("radius", "length")
 
     def __post_init__(self) -> None:
-        _size(self, "radius", "length")
+        _check_positive(self, "radius", "length")
 
     @property
     def volume(self) -> float:
@@ -197,6 +333,25 @@ class Cylinder(Shape):
         across = mass * (3.0 * self.radius**2 + self.length**2) / 12.0
         return np.diag([across, across, 0.5 * mass * self.radius**2])
 
+    def hull(self) -> HullTables:
+        return cylinder_prism()
+
+    @staticmethod
+    def bound_factors(vertices: Array) -> Array:
+        factors = np.zeros(BOUND)
+        half = factors[3:12].reshape(3, 3)
+        half[0, 0] = half[1, 0] = 1.0
+        half[2, 1] = 0.5
+        return factors
+
+    @staticmethod
+    def bounding_radius(size: Array, vertices: Array) -> float:
+        return float(size[0] + 0.5 * size[1])
+
+    @staticmethod
+    def lever(size: Sequence[Scalar], bound: BoundFactors) -> Scalar:
+        return sqrt(size[0] * size[0] + 0.25 * size[1] * size[1])
+
 
 @dataclass(frozen=True)
 class Capsule(Shape):
@@ -205,9 +360,11 @@ class Capsule(Shape):
     radius: float
     length: float
     dim = 3
+    kind = ShapeKind.CAPSULE
+    size_names = ("radius", "length")
 
     def __post_init__(self) -> None:
-        _size(self, "radius", "length")
+        _check_positive(self, "radius", "length")
 
     @property
     def volume(self) -> float:
@@ -221,12 +378,27 @@ class Capsule(Shape):
         shift = caps * (self.length**2 / 4.0 + 3.0 / 8.0 * self.length * self.radius)
         return cylinder.inertia(tube) + ball.inertia(caps) + np.diag([shift, shift, 0.0])
 
+    @staticmethod
+    def bound_factors(vertices: Array) -> Array:
+        factors = np.zeros(BOUND)
+        factors[3:12].reshape(3, 3)[2, 1] = 0.5
+        factors[12] = 1.0
+        return factors
+
+    @staticmethod
+    def bounding_radius(size: Array, vertices: Array) -> float:
+        return float(size[0] + 0.5 * size[1])
+
+    @staticmethod
+    def lever(size: Sequence[Scalar], bound: BoundFactors) -> Scalar:
+        return 0.5 * size[1]
+
 
 @dataclass(frozen=True)
-class Convex(Shape):
+class Convex(_Hull):
     """The convex hull of points [n, 3], m; stored as a tuple of points.
 
-    Collision sees at most 64 of its vertices (see ``hull.HULL_VERTICES``); mass and inertia are those of all.
+    Collision uses at most 64 of its vertices (see ``hull.HULL_VERTICES``); mass and inertia are those of the full hull.
     """
 
     vertices: Any
@@ -243,8 +415,6 @@ class Convex(Shape):
 
     @cached_property
     def _properties(self) -> tuple[float, Array, Array]:
-        from .hull import mass_properties
-
         return mass_properties(np.array(self.vertices))
 
     @property
@@ -258,14 +428,23 @@ class Convex(Shape):
     def inertia(self, mass: float) -> Array:
         return self._properties[2] * mass
 
+    def hull(self) -> HullTables:
+        return convex_tables(np.array(self.vertices))
+
+
+SHAPE_KINDS: dict[ShapeKind, type[Shape]] = {
+    shape.kind: shape for shape in (_Ball, Capsule, Cylinder, _Hull, HalfSpace)
+}
+"""The class whose static methods hold for all shapes of a kind."""
+
 
 @dataclass(frozen=True)
 class PlacedShape:
     """A shape at a pose in its body's (or the world's) frame, with its material.
 
     friction: coefficient; restitution: 0 to 1; softness: m/s per N s. Two shapes may touch if a bit of the ``contype``
-    of one is set in the ``conaffinity`` of the other, as in MuJoCo. orientation: the angle or quaternion that the
-    rotation was made of, if it was.
+    of one is set in the ``conaffinity`` of the other, as in MuJoCo. orientation: the angle (rad) or quaternion that the
+    rotation was computed from; empty if it was given as a matrix.
     """
 
     shape: Shape
@@ -279,11 +458,32 @@ class PlacedShape:
     conaffinity: int = 1
     orientation: tuple[float, ...] = ()
 
+    def record(self) -> Array:
+        """The SHAPE record, in the order of layout.py."""
+        position = self.shape.record_position(np.array(self.position))
+        material = [self.friction, self.restitution, self.softness]
+        return np.concatenate([position, np.array(self.rotation).ravel(), self.shape.size, material])
+
+
+def half_space_in_world(placed: PlacedShape, position: Array, rotation: Array) -> PlacedShape:
+    """A half-space on a link that never moves, as one of the world; position [3], rotation [3, 3]: the link's pose."""
+    assert isinstance(placed.shape, HalfSpace)
+    dim = placed.shape.dim
+    normal = np.zeros(3)
+    normal[:dim] = placed.shape.normal
+    normal = rotation @ placed.rotation @ normal
+    offset = placed.shape.offset + normal @ (position + rotation @ placed.position)
+    return PlacedShape(
+        HalfSpace(tuple(normal[:dim].tolist()), float(offset)),
+        friction=placed.friction, restitution=placed.restitution, softness=placed.softness,
+        name=placed.name, contype=placed.contype, conaffinity=placed.conaffinity,
+    )  # fmt: skip
+
 
 def composite(shapes: list[PlacedShape], mass: float | None, density: float) -> tuple[float, Array, Array]:
-    """Mass, center of mass [3] and inertia about it [3, 3] of shapes of one density.
+    """Mass (kg), center of mass [3] (m) and inertia about it [3, 3] (kg m^2) of a body of these shapes.
 
-    With a ``mass`` (kg) it is shared out by volume and ``density`` (kg/m^3, or kg/m^2 in 2D) is not used.
+    All have the same density: ``density`` (kg/m^3, or kg/m^2 in 2D), unless the total ``mass`` (kg) is given.
     """
     volumes = np.array([placed.shape.volume for placed in shapes])
     masses = volumes * (density if mass is None else mass / volumes.sum())
@@ -299,11 +499,13 @@ def composite(shapes: list[PlacedShape], mass: float | None, density: float) -> 
     return total, com, inertia
 
 
-def _size(shape: Any, *names: str) -> None:
+def _check_positive(shape: Any, *names: str) -> None:
+    """Check that these attributes are positive numbers, and store them as floats."""
     for name in names:
         value = checks.number(getattr(shape, name), f"{type(shape).__name__} {name}", low=0.0, strict=True)
         object.__setattr__(shape, name, value)
 
 
 def _cross(a: Array, b: Array) -> Array:
+    """The z components of the cross products of planar vectors [n, 2]."""
     return a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]

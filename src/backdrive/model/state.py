@@ -1,4 +1,4 @@
-"""The state of a world: where it is and how it moves."""
+"""The state of a world: positions and velocities."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ class State(NamedTuple):
         return State(self.q.to(*args, **kwargs), self.v.to(*args, **kwargs))
 
     def detach(self) -> State:
-        """Cut from the autograd graph."""
+        """The same tensors, cut from the autograd graph."""
         return State(self.q.detach(), self.v.detach())
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a JSON file (docs/scene_format.md); nothing is rounded."""
-        from .files import save_state
+        """Write the state to a JSON file (docs/scene_format.md) without rounding."""
+        from .files.write import save_state
 
         save_state(self, path)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> State:
         """The state that ``save`` wrote, on the CPU."""
-        from .files import load_state
+        from .files.read import load_state
 
         return load_state(path)
 

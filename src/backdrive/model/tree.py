@@ -1,91 +1,24 @@
-"""From what a Scene was told to a tree of links: joint checks, relative poses, order."""
+"""From the bodies and joints of a scene to a tree of links: checks of joints, relative poses, order of links."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ..schema.layout import INERTIA_INDEX, NQ, NV, Kind
 from . import checks
-from .constraints import Constraint
-from .joints import Free, Hinge, Joint, Planar, Slider
-from .links import Actuator, Link, rest_position
-from .motors import Motor
-from .rotations import from_orientation
-from .shapes import PlacedShape, composite
+from .joints import Free, Planar
+from .links import LinkActuator, LinkSpec, rest_position
+from .shapes import composite
+from .specs import BodySpec, JointSpec, MotorSpec
 
 Array = np.ndarray
-Material = tuple[float, float, float]
-"""friction, restitution, softness"""
-
-
-@dataclass
-class BodySpec:
-    """A body as the user described it; vectors are 3D, orientation is an angle [1] or a quaternion [4]."""
-
-    name: str
-    mass: float | None
-    density: float | None
-    position: Array
-    orientation: Array
-    material: Material
-    shapes: list[PlacedShape] = field(default_factory=list)
-    velocity: Array = field(default_factory=lambda: np.zeros(3))
-    angular_velocity: Array = field(default_factory=lambda: np.zeros(3))
-    moving: bool = False
-    com: Array | None = None
-    inertia: Array | None = None
-
-    @property
-    def rotation(self) -> Array:
-        return from_orientation(self.orientation)
-
-
-@dataclass(frozen=True)
-class JointSpec:
-    """A joint between two bodies; anchor is a world point [3], position and velocity are as given."""
-
-    name: str
-    joint: Joint
-    parent: str | None
-    child: str
-    anchor: Array
-    position: Any
-    velocity: Any
-
-    def floats(self, dim: int) -> bool:
-        """Whether the joint's coordinates are the pose of the body in the world."""
-        kind = self.joint.kind
-        return kind == Kind.FREE or (kind == Kind.PLANAR and dim == 2 and self.parent is None)
-
-
-@dataclass(frozen=True)
-class ConstraintSpec:
-    """A constraint between body a and body b (None: the world); anchors are world points [3]."""
-
-    name: str
-    constraint: Constraint
-    a: str
-    b: str | None
-    anchor_a: Array
-    anchor_b: Array
-
-
-@dataclass(frozen=True)
-class MotorSpec:
-    """A motor on coordinate ``dof`` of a joint."""
-
-    name: str
-    motor: Motor
-    joint: str
-    dof: int
 
 
 def body_inertia(dim: int, value: Any, what: str) -> Array:
-    """A user's inertia as [3, 3]: a number in 2D; 3, 6 or [3, 3] numbers in 3D."""
+    """An inertia given by the user (a number in 2D; 3, 6 or [3, 3] numbers in 3D) as a matrix [3, 3], kg m^2."""
     if dim == 2:
         return np.diag([0.0, 0.0, checks.number(value, what, low=0.0, strict=True)])
     given = checks.array(value, what)
@@ -104,7 +37,7 @@ def body_inertia(dim: int, value: Any, what: str) -> Array:
 
 
 def closes_loop(spec: JointSpec, hangs: Mapping[str, JointSpec]) -> bool:
-    """Whether the child hangs on a joint already, or carries the parent; hangs: joints by child body."""
+    """Whether the child already has a joint to a parent or is an ancestor of its parent; hangs: joints by child."""
     if spec.child in hangs:
         return True
     ancestor = spec.parent
@@ -116,9 +49,12 @@ def closes_loop(spec: JointSpec, hangs: Mapping[str, JointSpec]) -> bool:
 
 
 def check_loop(spec: JointSpec, why: str) -> None:
-    """Raise unless a joint can be a constraint, because of ``why``: equations have no coordinates of their own."""
+    """Raise unless a joint can be expressed by constraint equations, which have no coordinates of their own.
+
+    why: the reason why it must be, for the error message.
+    """
     what = f"joint {spec.name!r}"
-    if spec.joint.kind in (Kind.PLANAR, Kind.FREE):
+    if not spec.joint.closes_loops:
         raise ValueError(f"{what}: {why}, and {type(spec.joint).__name__} constrains nothing there")
     refused = ("stiffness", "damping", "armature", "limits", "friction")
     given = [name for name in refused if getattr(spec.joint, name)]
@@ -128,20 +64,20 @@ def check_loop(spec: JointSpec, why: str) -> None:
 
 
 def check_joint(dim: int, spec: JointSpec) -> None:
-    """Raise unless the joint fits the dimension and the bodies."""
+    """Raise unless the joint exists in this dimension and can connect these bodies."""
     what = f"joint {spec.name!r}"
     joint, kind = spec.joint, spec.joint.kind
     if spec.parent == spec.child:
         raise ValueError(f"{what}: body {spec.child!r} cannot be its own parent")
-    if dim == 2 and kind in (Kind.BALL, Kind.FREE):
+    if dim not in joint.dims:
         raise ValueError(f"{what}: {type(joint).__name__} is a 3D joint; in 2D use Hinge or Planar")
     if kind == Kind.FREE and spec.parent is not None:
         raise ValueError(f"{what}: a free joint connects to the world only, got parent={spec.parent!r}")
-    joint_axis(dim, joint, what)
+    joint.world_axis(dim, what)
 
 
 def check_coordinates(dim: int, spec: JointSpec, body: BodySpec) -> None:
-    """Raise unless the body can start as it was told to, on a joint of the tree."""
+    """Raise unless a joint of the tree can start with the position and velocity that were given to it and its body."""
     what = f"joint {spec.name!r}"
     floats = spec.floats(dim)
     if floats and (spec.position is not None or spec.velocity is not None):
@@ -154,24 +90,8 @@ def check_coordinates(dim: int, spec: JointSpec, body: BodySpec) -> None:
     initial_coordinates(spec)
 
 
-def joint_axis(dim: int, joint: Joint, what: str) -> Array:
-    """World axis of a hinge or slider as a unit vector [3]; zero for the other joints."""
-    if isinstance(joint, Hinge):
-        if dim == 2:
-            if joint.axis is not None:
-                raise ValueError(f"{what}: in 2D a hinge has no axis to choose, got {joint.axis!r}")
-            return np.array([0.0, 0.0, 1.0])
-        if joint.axis is None:
-            raise ValueError(f"{what}: in 3D a hinge needs an axis: Hinge(axis=(0, 0, 1))")
-        return checks.unit_vector(joint.axis, 3, f"{what}: axis")
-    axis = np.zeros(3)
-    if isinstance(joint, Slider):
-        axis[:dim] = checks.unit_vector(joint.axis, dim, f"{what}: axis")
-    return axis
-
-
 def initial_coordinates(spec: JointSpec) -> tuple[Array, Array]:
-    """q [NQ], v [NV] from the position and velocity given to the joint."""
+    """q [NQ] and v [NV] of a joint from the position and velocity that the user gave."""
     kind, what = spec.joint.kind, f"joint {spec.name!r}"
     q, v = rest_position(kind), np.zeros(NV[kind])
     scalar = NQ[kind] == 1
@@ -184,8 +104,8 @@ def initial_coordinates(spec: JointSpec) -> tuple[Array, Array]:
     return q, v
 
 
-def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, JointSpec]) -> list[Link]:
-    """Links, parents first, otherwise in the order the bodies were added; joints: those of the tree."""
+def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, JointSpec]) -> list[LinkSpec]:
+    """The links: parents first, otherwise in the order in which the bodies were added. joints: those of the tree."""
     hangs = {spec.child: spec for spec in joints.values()}
     for body in bodies.values():
         if body.name not in hangs:
@@ -197,10 +117,10 @@ def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, J
             implicit = Planar() if dim == 2 else Free()
             hangs[body.name] = JointSpec(body.name, implicit, None, body.name, body.position, None, None)
     index: dict[str, int] = {}
-    links: list[Link] = []
+    links: list[LinkSpec] = []
 
     for name in bodies:
-        chain: list[str] = []  # from this body up to an ancestor that has its link already
+        chain: list[str] = []  # from this body up to, not including, an ancestor whose link exists
         above: str | None = name
         while above is not None and above not in index:
             chain.append(above)
@@ -212,22 +132,22 @@ def build_links(dim: int, bodies: Mapping[str, BodySpec], joints: Mapping[str, J
     return links
 
 
-def build_actuators(links: list[Link], motors: list[MotorSpec]) -> list[Actuator]:
-    """The motors, on the links that carry their joints."""
+def build_actuators(links: list[LinkSpec], motors: list[MotorSpec]) -> list[LinkActuator]:
+    """The actuators, on the links of their joints."""
     link_of = {link.joint: i for i, link in enumerate(links)}
-    return [Actuator(m.name, link_of[m.joint], m.dof, m.motor.kind, m.motor.record()) for m in motors]
+    return [LinkActuator(m.name, link_of[m.joint], m.dof, m.motor.kind, m.motor.record()) for m in motors]
 
 
-def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]) -> Link:
+def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]) -> LinkSpec:
     body, joint = bodies[spec.child], spec.joint
     rotation = body.rotation
     mass, com, inertia = _mass_properties(dim, body)
-    link = Link(parent, joint.kind, body.name, spec.name, mass, com, inertia)
+    link = LinkSpec(parent, joint.kind, body.name, spec.name, mass, com, inertia)
     link.stiffness, link.damping, link.armature = joint.stiffness, joint.damping, joint.armature
     link.limits, link.friction = joint.limits, joint.friction
     link.shapes = tuple(body.shapes)
     if spec.floats(dim):
-        # Coordinates are the world pose itself, so the frame they start from is the world's.
+        # The coordinates are the body's pose in the world, so the link's frame at q = 0 is the world's.
         link.q0 = np.concatenate([body.position[:dim], body.orientation])
         spin = body.angular_velocity[2:] if dim == 2 else rotation.T @ body.angular_velocity
         link.v0 = np.concatenate([body.velocity[:dim], spin])
@@ -239,7 +159,7 @@ def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]
         link.offset = base_rotation.T @ (body.position - base_position)
         link.rotation = base_rotation.T @ rotation
         link.anchor = rotation.T @ (spec.anchor - body.position)
-        link.axis = rotation.T @ joint_axis(dim, joint, f"joint {spec.name!r}")
+        link.axis = rotation.T @ joint.world_axis(dim, f"joint {spec.name!r}")
         link.q0, link.v0 = initial_coordinates(spec)
         unmoved = rest_position(joint.kind)
     unsprung = isinstance(joint.rest, int | float) and joint.rest == 0.0
@@ -248,7 +168,7 @@ def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]
 
 
 def _mass_properties(dim: int, body: BodySpec) -> tuple[float, Array, Array]:
-    """Mass, com [3], inertia [3, 3] of a body: from its shapes, unless given."""
+    """Mass, center of mass [3] and inertia [3, 3] of a body: from its shapes, unless the user gave them."""
     what = f"body {body.name!r}"
     if body.shapes:
         mass, com, inertia = composite(body.shapes, body.mass, body.density or 0.0)
@@ -263,6 +183,6 @@ def _mass_properties(dim: int, body: BodySpec) -> tuple[float, Array, Array]:
     if body.inertia is not None:
         inertia = body.inertia
     if dim == 2:
-        # Only the rotation in the plane exists; parallel axes would fill in others.
+        # Only rotation in the plane exists. The parallel axis theorem would also fill in the other moments.
         inertia = np.diag([0.0, 0.0, inertia[2, 2]])
     return mass, com, inertia

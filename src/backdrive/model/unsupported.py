@@ -1,4 +1,4 @@
-"""What a compiled MuJoCo model has that changes the motion and that this engine cannot represent."""
+"""Elements of a compiled MuJoCo model that affect the motion and cannot be represented here."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ _SHAPES = ("PLANE", "SPHERE", "CAPSULE", "CYLINDER", "BOX", "MESH")
 
 
 def name_of(model: mujoco.MjModel, kind: mujoco.mjtObj, index: int, fallback: str) -> str:
-    """Name of an element, or the fallback with its number if it has none."""
+    """The name of an element, or the fallback followed by its number if it has none."""
     return mujoco.mj_id2name(model, kind, index) or f"{fallback}{index}"
 
 
 def disabled(model: mujoco.MjModel, *flags: str) -> bool:
-    """Whether the file switches off any of these (such as "LIMIT"); flags a version lacks are not set."""
+    """Whether the model disables any of these features (such as "LIMIT"). Older MuJoCo versions lack some flags."""
     bits = (getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}", None) for flag in flags)
     return any(bit is not None and model.opt.disableflags & int(bit) for bit in bits)
 
 
 def nonzero(model: mujoco.MjModel, field: str, index: int) -> bool:
-    """Whether a field that only some MuJoCo versions have is set for an element."""
+    """Whether a field is set for an element; not if this version of MuJoCo lacks the field."""
     return bool(np.any(getattr(model, field)[index])) if hasattr(model, field) else False
 
 
 def actuator_count(model: mujoco.MjModel) -> int:
-    """Actuators; since MuJoCo 4 an actuator may have several controls, and nu counts those."""
+    """Number of actuators. Since MuJoCo 4 an actuator may have several controls, which nu counts."""
     return getattr(model, "nactuator", model.nu)
 
 
 def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
-    """Why an actuator is not an affine motor on a hinge or slider; None if it is one."""
+    """The reason why an actuator is not affine, or not on a hinge or slider; None if it can be represented."""
     joint = model.actuator_trnid[i, 0]
     transmission = mujoco.mjtTrn(model.actuator_trntype[i])
     if transmission not in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
@@ -63,17 +63,18 @@ def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
 
 
 def geom_name(model: mujoco.MjModel, geom: int) -> str:
+    """The name of a geom, or a description with its body."""
     name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_GEOM, geom)
     return name or f"geom {geom} of {name_of(model, _OBJECT.mjOBJ_BODY, model.geom_bodyid[geom], 'body')}"
 
 
 def representable(model: mujoco.MjModel, geom: int) -> bool:
-    """Whether there is such a shape here: not of ellipsoids, height fields and signed distance fields."""
+    """Whether a geom has a type that shapes here can have: not an ellipsoid, height or signed distance field."""
     return mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_") in _SHAPES
 
 
 def colliding_geoms(model: mujoco.MjModel) -> Array:
-    """Which geoms MuJoCo would test against which, symmetric bool [ngeom, ngeom]."""
+    """The pairs of geoms that MuJoCo tests for collision: a symmetric mask [ngeom, ngeom]."""
     body = model.geom_bodyid
     weld = model.body_weldid[body]
     above = model.body_weldid[model.body_parentid[weld]]
@@ -93,7 +94,7 @@ def colliding_geoms(model: mujoco.MjModel) -> Array:
 
 
 def shape_friction(model: mujoco.MjModel) -> Array:
-    """Coefficient of each geom, [ngeom]: none where it and all that it can touch are without (condim 1)."""
+    """Friction coefficient of each geom, [ngeom]; 0 if it and all geoms that it can touch have condim 1."""
     slippery = model.geom_condim == 1
     alone = slippery & ~(colliding_geoms(model) & ~slippery).any(1)
     return np.where(alone, 0.0, model.geom_friction[:, 0])
@@ -108,7 +109,7 @@ def _contact(model: mujoco.MjModel) -> Iterator[str]:
 
 
 def _friction(model: mujoco.MjModel) -> Iterator[str]:
-    """Pairs whose friction is not the larger one of the two geoms."""
+    """Pairs whose friction is not the larger one of the two geoms'."""
     if disabled(model, "CONTACT", "CONSTRAINT"):
         return
     own = model.geom_friction[:, 0]
@@ -148,7 +149,7 @@ def _equality(model: mujoco.MjModel) -> Iterator[str]:
 
 
 def _tendon(model: mujoco.MjModel) -> Iterator[str]:
-    # A tendon that exerts no force is only a measurement. (Actuators on tendons are listed themselves.)
+    # A tendon without these only measures a length. Actuators on tendons are listed as actuators.
     fields = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "limited", "frictionloss", "armature")
     for i in range(model.ntendon):
         if any(nonzero(model, f"tendon_{field}", i) for field in fields):
@@ -190,7 +191,7 @@ def _flex(model: mujoco.MjModel) -> Iterator[str]:
 
 
 def _spring(model: mujoco.MjModel) -> Iterator[str]:
-    """Springs and dampers that are not linear, or that yield."""
+    """Springs and dampers that are not linear, or plastic."""
     for i in range(model.njnt):
         dof = model.jnt_dofadr[i]
         plastic = hasattr(model, "jnt_plasticadr") and model.jnt_plasticadr[i] >= 0
@@ -215,7 +216,7 @@ _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
 }
 
 KINDS = (*_FINDERS, "inertia")
-"""Kinds of elements that ``load`` can be told to ignore."""
+"""Kinds of elements that ``load(ignore=...)`` accepts."""
 
 
 def refuse_unsupported(
@@ -223,7 +224,7 @@ def refuse_unsupported(
 ) -> None:
     """Raise one error that lists every element of every kind that is neither supported nor ignored.
 
-    ``others`` has what was found elsewhere, by kind.
+    others: elements of further kinds, found by the caller.
     """
     found = {kind: list(find(model)) for kind, find in _FINDERS.items()}
     found |= {kind: list(names) for kind, names in others.items()}

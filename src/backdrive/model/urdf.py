@@ -1,8 +1,8 @@
-"""Where URDF means something else than MuJoCo's compiler makes of it: the inertia of its links.
+"""Inertias of URDF links that MuJoCo's compiler would refuse.
 
-In URDF a link without inertial has no mass, whatever its shapes. Chains of massless links (a shoulder of
-three hinges), point masses, and even inertias that no rigid body can have are common in real robot files;
-MuJoCo refuses them all. So its compiler gets stand-ins, and the file's own numbers are put back afterwards.
+In URDF a link without an inertial has no mass, whatever its shapes. Chains of massless links (a shoulder of three
+hinges), point masses, and even inertias that no rigid body can have are common in robot files; MuJoCo refuses them all.
+So the compiler gets placeholder values, and the file's own values are restored afterwards.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ from .rotations import from_quaternion
 Array = np.ndarray
 
 POINT_MASS_RADIUS = 1e-6
-"""Radius of gyration, m, below which a link counts as a point: what is left is noise of the exporter."""
+"""A link whose radius of gyration (m) is smaller counts as a point mass: smaller inertias are rounding errors."""
 
 
 def take_inertials(spec: mujoco.MjSpec) -> tuple[dict[str, Inertial], list[str]]:
-    """Replace what MuJoCo refuses by stand-ins; returns the file's values by body, and the non-physical."""
+    """Replace inertias that MuJoCo refuses by placeholders.
+
+    Returns the file's own values by body, and descriptions of those that no rigid body can have.
+    """
     spec.compiler.inertiafromgeom = mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_FALSE
     own: dict[str, Inertial] = {}
     impossible: list[str] = []
@@ -38,7 +41,7 @@ def take_inertials(spec: mujoco.MjSpec) -> tuple[dict[str, Inertial], list[str]]
             impossible.append(f"{body.name} (no rigid body has the principal moments {moments})")
         else:
             continue
-        com = np.nan_to_num(np.array(body.ipos))  # NaN: not given
+        com = np.nan_to_num(np.array(body.ipos))  # NaN if the file does not give it
         own[body.name] = Inertial(float(body.mass), com, inertia)
         body.explicitinertial = True
         body.mass = 1.0
@@ -48,7 +51,7 @@ def take_inertials(spec: mujoco.MjSpec) -> tuple[dict[str, Inertial], list[str]]
 
 
 def _inertia(body: mujoco.MjsBody) -> Array:
-    """About the center of mass, along the body's axes, [3, 3]."""
+    """The inertia [3, 3] of a body about its center of mass, along the body's axes."""
     matrix = np.diag(np.array(body.inertia))
     if not np.isnan(body.fullinertia[0]):
         for entry, (i, j) in zip(body.fullinertia, INERTIA_INDEX, strict=True):

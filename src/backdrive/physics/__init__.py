@@ -1,36 +1,20 @@
-"""The equations, one file per stage, in the order the data flows.
+"""The equations, in the order the data flows.
 
-    spatial     vectors, rotations, inertia
-    world       the model as the equations see it
-    joints      what distinguishes the kinds of joints
-    bodies      moments of mass
-    forces      springs, dampers, motors: τ(q, v, u)
-    kinematics  poses and velocities
-    dynamics    bias forces, factors of the mass matrix; forward dynamics
-    poses       where links are in the world, and how they move
+    math/          vectors, spatial algebra, loops over arrays, LU factors of small systems
+    tree/          the kinematic tree: joints, poses, moments of mass, forces, forward and inverse dynamics
+    geometry/      shapes in the world, and the contact points of shape pairs
+    constraints/   rows of contacts, limits, joint friction and equalities; the contact problem and its effect
+    solvers/       solvers of the contact problem, one file each
+    integrators/   time integrators, one file each
+    impacts/       impacts within a step: their times, and which contacts rest and which hit
 
-    solids      what collision works with; collision_round, collision_planar, collision_hulls, collision_solid,
-                hull_features: how two shapes touch
-    bounds      which may;  collision  which shapes of a model touch
-    tables      what constrains a model, as tables;  constraints  ... and as rows: wrenches between two links
-    system      the rows of a step, and what they do to each other
-    linear      LU factors of small systems
-    complementarity, gauss_seidel, interior_point, pivoting   the solvers of a system;  solve  the one that was chosen
-    integrate   the integrators, and moving on the manifold
-    impulses    what is kept from stretch to stretch
-    impact      which contacts rest and which hit;  impact_time  when
-    correction  how positions are corrected
-    contact     from free motion to what the constraints allow;  contact_adjoint  its derivative
+    state          the arrays of a state;  scheme  integrator, contact model and step size
+    policy         where controls come from: rows of the caller, or a neural network
+    step           one time step, or its substeps from impact to impact;  step_adjoint, step_jacobian  its derivatives
+    rollout        the loop over time;  rollout_adjoint  the loop backwards
+    contact_forces the forces of constraints along a path
+    kernels        the list of compiled functions
 
-    step        one time step, or its stretches from impact to impact
-    adjoint     the derivative of the dynamics, backwards;  step_adjoint  of a step
-    rollout     loops over time;  jacobian  the derivatives of a step, all rows of them
-    contact_forces, inverse   forces of constraints, inverse and forward dynamics on their own
-    kernels     the list of compiled functions
-
-    collision_boxes   collision_hulls for boxes, without loops
-    sparse_body, sparse_contact, sparse_packs, sparse_sweeps, sparse_kernels   the same step for one big world of free
-                bodies, whose lanes are its bodies, shapes, pairs and contacts (run by backdrive.sparse)
-
-Everything is written on scalars: on floats it runs as it stands, on traced values it becomes a kernel.
+The adjoint of a stage is beside it, in a module of the same name with the suffix `_adjoint`. Everything is written on
+scalars: called on floats it simply runs; called on traced values it becomes a kernel.
 """

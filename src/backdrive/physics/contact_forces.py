@@ -1,47 +1,61 @@
-"""The forces of constraints along a path, on their own: a step from every state, of which only the forces are kept."""
+"""The forces of constraints along a path: a step from every state, of which only the forces are kept."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-from ..ir import Scalar, loop, memory
-from .constraints.constrain import FORCE
+from ..ir import Index, TimedArray, loop, memory
+from .constraints.forces import forces_size
 from .math.arrays import copy, zero
-from .rollout import BackwardSweep, ControlSource, at_time, no_impulses
-from .step import Scheme, step
-from .tree.bodies import body_moments
-from .tree.tree import Tree
+from .policy import ControlSource
+from .rollout import at_time, new_warm_start
+from .rollout_adjoint import BackwardSweep, InputCotangents
+from .scheme import StepContext
+from .state import StateArrays, StatePath, StepInputs
+from .step import step
 
 
-def forces(
-    tree: Tree, scheme: Scheme, q: Any, v: Any, driver: ControlSource, wrenches: Any, out: Any, times: Any, h: Scalar
-) -> None:
-    """Kernel: `contact.add_forces` of a step from every state."""
-    bodies, impulses = body_moments(tree), no_impulses(tree)
-    size = tree.constraints.nslot * FORCE + tree.constraints.nsingle
-    written, qt, vt = memory(size), memory(tree.nq), memory(tree.nv)
-    for t in loop(times):
-        copy(tree.nq, q.row(t), qt)
-        copy(tree.nv, v.row(t), vt)
-        u = driver.control(t, qt, vt)
+@dataclass(frozen=True)
+class ForcesRows:
+    """Rows of the caller: states at `times` times, and the forces of the steps from them (`add_forces`)."""
+
+    states: StatePath
+    out: TimedArray
+    times: Index
+    wrenches: TimedArray | None = None
+
+
+def forces(ctx: StepContext, source: ControlSource, rows: ForcesRows) -> None:
+    """Kernel: the forces of a step from every state."""
+    tree, warm_start = ctx.tree, new_warm_start(ctx.tree)
+    size = forces_size(tree.constraints)
+    written, state = memory(size), StateArrays.in_memory(tree)
+    for t in loop(rows.times):
+        state.copy_from(tree, rows.states.row(t))
+        inputs = StepInputs(source.control(t, *state), at_time(rows.wrenches, t))
         zero(size, written)
-        step(tree, bodies, scheme, qt, vt, u, at_time(wrenches, t), h, impulses, written)
-        copy(size, written, out.row(t))
+        step(ctx, state, inputs, warm_start, written)
+        copy(size, written, rows.out.row(t))
 
 
-def forces_adjoint(
-    tree: Tree, scheme: Scheme, q: Any, v: Any, driver: ControlSource, wrenches: Any, out_bar: Any, q_bar: Any, v_bar: Any,
-    wrenches_bar: Any, constants_bar: Any, times: Any, h: Scalar,
-) -> None:  # fmt: skip
-    """Kernel: the gradient of out_bar · forces."""
-    sweep = BackwardSweep(tree, scheme, driver, wrenches, wrenches_bar, constants_bar, times + 1, h)
-    size = tree.constraints.nslot * FORCE + tree.constraints.nsingle
+@dataclass(frozen=True, kw_only=True)
+class ForcesAdjointRows(InputCotangents):
+    """Rows of the caller, as in `ForcesRows`."""
+
+    states: StatePath
+    out_bar: TimedArray
+    states_bar: StatePath
+    times: Index
+
+
+def forces_adjoint(ctx: StepContext, source: ControlSource, rows: ForcesAdjointRows) -> None:
+    """Kernel: the vector-Jacobian product of `forces`."""
+    tree, sweep = ctx.tree, BackwardSweep(ctx, source, rows)
+    size = forces_size(tree.constraints)
     forces_bar = memory(size)
-    for t in loop(times):
-        copy(size, out_bar.row(t), forces_bar)
-        zero(tree.nq, sweep.q_bar)
-        zero(tree.nv, sweep.v_bar)
-        sweep.step(t, q.row(t), v.row(t), forces_bar)
-        copy(tree.nq, sweep.q_bar, q_bar.row(t))
-        copy(tree.nv, sweep.v_bar, v_bar.row(t))
-    sweep.finish_constants(constants_bar)
+    for t in loop(rows.times):
+        copy(size, rows.out_bar.row(t), forces_bar)
+        sweep.state_bar.clear(tree)
+        sweep.step(t, rows.states.row(t), forces_bar)
+        rows.states_bar.row(t).copy_from(tree, sweep.state_bar)
+    sweep.finish_constants()

@@ -1,52 +1,94 @@
-"""Where a step's controls come from: rows that are given, or a neural network that sees the state; and the adjoints.
+"""Where the controls of a step come from: given rows, or a neural network that observes the state; with the adjoints.
 
-The network's layers are y = σ(W x), each followed by the next; with a bias, x has a first element that is 1. Its
-observations are elements of (q, v, inputs) and of the links' poses. The weights are one table that all environments
-share, and every loop over layers, rows and columns is rolled: one kernel serves networks of all sizes. A kernel that is
-specialised to its model is so to the poses that its network sees, too.
+The layers of the network are y = σ(W x), one after the other; with a bias, the first element of every x is 1. The
+observations are elements of (q, v, inputs) and of the links' poses. All environments share one table of weights, and
+every loop over layers, rows and columns is rolled, so that one kernel serves networks of all sizes. A kernel that is
+specialised to its model is also specialised to the elements of the poses that its network observes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol
 
-from ..ir import carry, counters, loop, maximum, memory, select, tanh, when, workspace
+from ..ir import (
+    Index,
+    IndexArray,
+    ScalarArray,
+    TimedArray,
+    carry,
+    counters,
+    loop,
+    maximum,
+    memory,
+    select,
+    tanh,
+    when,
+    workspace,
+)
 from .math.arrays import add_to, copy, local, zero
+from .tree.dynamics_adjoint import Cotangents
 from .tree.poses import link_poses, link_poses_adjoint, pose_size
 from .tree.tree import Tree
 
-ROWS = 8  # of a matrix that are computed together; matrices are padded to a multiple, and stored [n / ROWS, m, ROWS]
-HEAD = 7  # layers; their records; observations of the state, of poses; their pairs; the output; 1 if there are biases
-LAYER = 6  # columns, blocks of rows, first weight, first element of x, of y, what σ is
-LINEAR, TANH, RELU = 0, 1, 2  # σ
-KEPT = 8  # steps whose neurons are kept until their share of W̄ is added: W̄ is larger than the nearest cache
+ROWS = 8  # rows of a matrix that are computed together; matrices are padded to a multiple, stored [n / ROWS, m, ROWS]
+HEAD = 7  # size of the head of the integer table: see `NetworkHead`
+LAYER = 6  # size of the record of a layer in the integer table: see `LayerRecord`
+PAIR = 2  # size of the record of an observation: its index among the neurons, and that of the element it observes
+LINEAR, TANH, RELU = 0, 1, 2  # codes of the activations σ
+KEPT = 8  # steps whose neurons are kept before their part of W̄ is added: W̄ is larger than the nearest cache
+
+
+class ControlSource(Protocol):
+    """Has the controls of every step, and takes their cotangents."""
+
+    def prefetch(self, t: Index) -> None:
+        """Load the rows of step t into the cache ahead of their use."""
+
+    def prefetch_adjoint(self, t: Index) -> None:
+        """Load the rows that the adjoint of the step before t uses into the cache."""
+
+    def control(self, t: Index, q: ScalarArray, v: ScalarArray) -> ScalarArray:
+        """The controls [nu] of step t, which starts from (q, v)."""
+        ...
+
+    def again(self, t: Index) -> ScalarArray:
+        """The controls [nu] of step t, after `control` has been called for it."""
+        ...
+
+    def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
+        """From the cotangent control_bar [nu] of the controls of step t to those of everything they depend on.
+
+        Those of q, v and the constants are added to `cotangents`.
+        """
+
+    def finish(self) -> None:
+        """Write the cotangents that are summed up over the steps."""
 
 
 class GivenControls:
     """Controls that are given: a row for every step."""
 
-    def __init__(self, tree: Tree, controls: Any, controls_bar: Any = None) -> None:
+    def __init__(self, tree: Tree, controls: TimedArray, controls_bar: TimedArray | None = None) -> None:
         self.tree, self.controls, self.controls_bar = tree, controls, controls_bar
 
-    def prefetch(self, t: Any) -> None:
+    def prefetch(self, t: Index) -> None:
         self.controls.row(t).prefetch(self.tree.nu)
 
-    def prefetch_adjoint(self, t: Any) -> None:
+    def prefetch_adjoint(self, t: Index) -> None:
+        assert self.controls_bar is not None
         self.controls.row(t - 1).prefetch(self.tree.nu)
         self.controls_bar.row(t).prefetch(self.tree.nu)
 
-    def control(self, t: Any, q: Any, v: Any) -> Any:
-        """Those of step t, which starts from (q, v)."""
+    def control(self, t: Index, q: ScalarArray, v: ScalarArray) -> ScalarArray:
         return self.again(t)
 
-    def again(self, t: Any) -> Any:
-        """The controls of a step that was done before."""
+    def again(self, t: Index) -> ScalarArray:
         return local(self.tree.nu, self.controls.row(t))
 
-    def pull_back(self, t: Any, control_bar: Any, q: Any, v: Any, bars: Any) -> None:
-        """From the gradient with respect to the controls of step t, those with respect to what they depend on."""
+    def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
+        assert self.controls_bar is not None
         copy(self.tree.nu, control_bar, self.controls_bar.row(t))
 
     def finish(self) -> None:
@@ -54,127 +96,167 @@ class GivenControls:
 
 
 @dataclass(frozen=True)
-class Watching:
-    """What a kernel must know of its network, besides the tables.
+class PolicySignature:
+    """The properties of a policy that its kernels are compiled for; everything else is in the tables.
 
-    inputs: whether it sees some. poses: pairs (observation, element of the poses), where kernels are specialised to
-    them; else whether there are any. inputs_bar, weights_bar: whether their gradients are wanted.
+    inputs, poses: whether it observes inputs, and poses of links. pose_pairs: the pairs (neuron of the observation,
+    element of the poses), if the kernel is specialised to them; None if it reads them from the table. inputs_bar,
+    weights_bar: whether their cotangents are wanted.
     """
 
     inputs: bool
-    poses: bool | tuple[tuple[int, int], ...]
+    poses: bool
+    pose_pairs: tuple[tuple[int, int], ...] | None = None
     inputs_bar: bool = False
     weights_bar: bool = False
 
 
 class NetworkTables(NamedTuple):
-    """A network as kernels see it. ints: HEAD, records of LAYER, pairs (observation, element seen)."""
+    """A network as kernels see it.
 
-    ints: Any
-    weights: Any
-    nneuron: Any
-    nweight: Any
-    ninput: Any
+    ints: a `NetworkHead`, the `LayerRecord`s, and the pairs (neuron of the observation, element observed). weights
+    [nweight]. nneuron: elements of all x and y. ninput: inputs of a step.
+    """
+
+    ints: IndexArray
+    weights: ScalarArray
+    nneuron: Index
+    nweight: Index
+    ninput: Index
+
+
+class NetworkHead(NamedTuple):
+    """The first HEAD numbers of the integer table."""
+
+    nlayer: Index  # number of layers
+    layers: Index  # where their records start in the table
+    nstate: Index  # observations of (q, v, inputs)
+    npose: Index  # observations of poses
+    pairs: Index  # where the pairs of the observations start in the table
+    output: Index  # the first neuron of the controls
+    bias: Index  # 1 if the layers have biases, else 0
+
+
+class LayerRecord(NamedTuple):
+    """The LAYER numbers of a layer y = σ(W x)."""
+
+    columns: Index  # elements of x
+    blocks: Index  # blocks of ROWS elements of y
+    first_weight: Index  # where W starts in the weights
+    x: Index  # the first neuron of x
+    y: Index  # the first neuron of y
+    activation: Index  # LINEAR, TANH or RELU
+
+
+@dataclass(frozen=True)
+class PolicyRows:
+    """Rows of the caller's tensors that a policy reads and writes; None for those that are absent or not wanted.
+
+    controls: written by a rollout, read by its adjoint. controls_bar: of an adjoint, the gradient of the loss with
+    respect to the controls as results of the rollout.
+    """
+
+    inputs: TimedArray | None = None
+    controls: TimedArray | None = None
+    controls_bar: TimedArray | None = None
+    inputs_bar: TimedArray | None = None
+    weights_bar: ScalarArray | None = None
 
 
 class PolicyNetwork:
-    """Controls of a network. Rows that are None are not wanted, or there are none.
+    """Controls that a network computes from its observations."""
 
-    controls: written, or of an adjoint, known; controls_bar: what the loss says about them itself.
-    """
-
-    def __init__(
-        self, tree: Tree, watching: Watching, tables: NetworkTables, inputs: Any = None, controls: Any = None,
-        controls_bar: Any = None, inputs_bar: Any = None, weights_bar: Any = None,
-    ) -> None:  # fmt: skip
-        self.tree, self.watching, self.tables = tree, watching, tables
-        self.inputs, self.controls = inputs, controls
-        self.controls_bar, self.inputs_bar, self.weights_bar = controls_bar, inputs_bar, weights_bar
-        ints = tables.ints
-        self.nlayer, self.layers, self.nstate, self.npose, self.pairs, self.output, bias = ints.get(0, HEAD)
+    def __init__(self, tree: Tree, signature: PolicySignature, tables: NetworkTables, rows: PolicyRows) -> None:
+        assert rows.controls is not None
+        self.tree, self.signature, self.tables, self.rows = tree, signature, tables, rows
+        self.controls = rows.controls
+        self.head = NetworkHead(*tables.ints.get(0, HEAD))
         self.nseen = tree.nq + tree.nv + tables.ninput
-        kept = 1 if weights_bar is None else KEPT
+        kept = 1 if rows.weights_bar is None else KEPT
         self.seen, self.all_neurons, self.step = memory(self.nseen), memory(tables.nneuron * kept), counters(1)
-        self.step[0] = 0  # of those kept
+        self.step[0] = 0  # the current step among those kept
         zero(tables.nneuron * kept, self.all_neurons)
-        for _ in when(bias > 0):
+        for _ in when(self.head.bias > 0):
             for k in range(kept):
-                for l in loop(self.nlayer):
-                    self.all_neurons.at(tables.nneuron * k)[self._layer(l)[3]] = 1.0
-        self.poses: Any = None
-        self.specialised = isinstance(watching.poses, tuple)
-        if controls_bar is not None:
-            self.seen_bar, self.all_bars = memory(self.nseen), memory(tables.nneuron * kept)
-        if weights_bar is not None:
+                for l in loop(self.head.nlayer):
+                    self.all_neurons.at(tables.nneuron * k)[self._layer(l).x] = 1.0
+        self.poses: ScalarArray | None = None
+        if rows.controls_bar is not None:
+            self.seen_bar, self.all_neurons_bar = memory(self.nseen), memory(tables.nneuron * kept)
+        if rows.weights_bar is not None:
             self.total = memory(tables.nweight)
             zero(tables.nweight, self.total)
 
     @property
-    def neurons(self) -> Any:
-        """Of the current step."""
+    def neurons(self) -> ScalarArray:
+        """The neurons of the current step."""
         return self.all_neurons.at(self.tables.nneuron * self.step[0])
 
     @property
-    def bars(self) -> Any:
-        """Gradients with respect to the neurons of the current step; before a layer's σ, once `_backward` was there."""
-        return self.all_bars.at(self.tables.nneuron * self.step[0])
+    def neurons_bar(self) -> ScalarArray:
+        """The cotangents of the neurons of the current step; `_backward` replaces ȳ of a layer by that before its σ."""
+        return self.all_neurons_bar.at(self.tables.nneuron * self.step[0])
 
-    def _layer(self, l: Any) -> Any:
-        return self.tables.ints.at(self.layers + l * LAYER).get(0, LAYER)
+    def _layer(self, l: Index) -> LayerRecord:
+        return LayerRecord(*self.tables.ints.at(self.head.layers + l * LAYER).get(0, LAYER))
 
-    def prefetch(self, t: Any) -> None:
+    def prefetch(self, t: Index) -> None:
         self.controls.row(t).prefetch(self.tree.nu)
 
-    def prefetch_adjoint(self, t: Any) -> None:
+    def prefetch_adjoint(self, t: Index) -> None:
         self.controls.row(t - 1).prefetch(self.tree.nu)
 
-    def control(self, t: Any, q: Any, v: Any) -> Any:
-        neurons, known = self.neurons, self.controls_bar is not None
-        self._look(t, q, v, neurons)
-        for l in loop(self.nlayer - 1 if known else self.nlayer):
+    def control(self, t: Index, q: ScalarArray, v: ScalarArray) -> ScalarArray:
+        """The controls of step t; in an adjoint they are known, and all layers but the last are evaluated again."""
+        neurons, known = self.neurons, self.rows.controls_bar is not None
+        self._observe(t, q, v, neurons)
+        for l in loop(self.head.nlayer - 1 if known else self.head.nlayer):
             self._forward(l, neurons)
         if known:
             u = self.again(t)
-            copy(self.tree.nu, u, neurons.at(self.output))
+            copy(self.tree.nu, u, neurons.at(self.head.output))
         else:
-            u = local(self.tree.nu, neurons.at(self.output))
+            u = local(self.tree.nu, neurons.at(self.head.output))
             copy(self.tree.nu, u, self.controls.row(t))
         return u
 
-    def again(self, t: Any) -> Any:
+    def again(self, t: Index) -> ScalarArray:
         return local(self.tree.nu, self.controls.row(t))
 
-    def _look(self, t: Any, q: Any, v: Any, neurons: Any) -> None:
-        """Fill the observations."""
+    def _observe(self, t: Index, q: ScalarArray, v: ScalarArray, neurons: ScalarArray) -> None:
+        """Fill the observations: the first neurons."""
         nq, nv = self.tree.nq, self.tree.nv
         copy(nq, q, self.seen)
         copy(nv, v, self.seen.at(nq))
-        if self.inputs is not None:
-            copy(self.tables.ninput, self.inputs.row(t), self.seen.at(nq + nv))
-        for k in loop(self.nstate):
-            place, source = self._pair(k)
-            neurons[place] = self.seen[source]
-        if self.watching.poses:
-            self.poses = link_poses(self.tree, q, v, indexed=not self.specialised)
-            for place, source in self._watched():
-                neurons[place] = self.poses[source]
+        if self.rows.inputs is not None:
+            copy(self.tables.ninput, self.rows.inputs.row(t), self.seen.at(nq + nv))
+        for k in loop(self.head.nstate):
+            neuron, source = self._pair(k)
+            neurons[neuron] = self.seen[source]
+        if self.signature.poses:
+            self.poses = link_poses(self.tree, q, v, indexed=self.signature.pose_pairs is None)
+            for neuron, source in self._pose_pairs():
+                neurons[neuron] = self.poses[source]
 
-    def _watched(self) -> Iterator[Any]:
-        """Pairs (observation, element of the poses)."""
-        if isinstance(self.watching.poses, tuple):
-            yield from self.watching.poses
+    def _pose_pairs(self) -> Iterator[tuple[Index, Index]]:
+        """Pairs (neuron of the observation, element of the poses)."""
+        if self.signature.pose_pairs is not None:
+            yield from self.signature.pose_pairs
             return
-        for k in loop(self.npose):
-            yield self._pair(self.nstate + k)
+        for k in loop(self.head.npose):
+            yield self._pair(self.head.nstate + k)
 
-    def _pair(self, k: Any) -> Any:
-        return self.tables.ints.at(self.pairs + k * 2).get(0, 2)
+    def _pair(self, k: Index) -> tuple[Index, Index]:
+        neuron, source = self.tables.ints.at(self.head.pairs + k * PAIR).get(0, PAIR)
+        return neuron, source
 
-    def _forward(self, l: Any, neurons: Any) -> None:
-        n, blocks, first, x, y, kind = self._layer(l)
-        x, y = neurons.at(x), neurons.at(y)
+    def _forward(self, l: Index, neurons: ScalarArray) -> None:
+        """y = σ(W x) of layer l."""
+        layer = self._layer(l)
+        n, blocks = layer.columns, layer.blocks
+        x, y = neurons.at(layer.x), neurons.at(layer.y)
         for b in loop(blocks):
-            W, sums = self.tables.weights.at(first + b * n * ROWS), carry(ROWS)
+            W, sums = self.tables.weights.at(layer.first_weight + b * n * ROWS), carry(ROWS)
             for r in range(ROWS):
                 sums[r] = 0.0
             for j in loop(n):
@@ -182,80 +264,85 @@ class PolicyNetwork:
                 for r, w in enumerate(W.get(j, ROWS)):
                     sums[r] = sums[r] + w * xj
             y.put(b, [sums[r] for r in range(ROWS)])
-        for _ in when(kind == TANH):
+        for _ in when(layer.activation == TANH):
             for i in loop(blocks * ROWS):
                 y[i] = tanh(y[i])
-        for _ in when(kind == RELU):
+        for _ in when(layer.activation == RELU):
             for i in loop(blocks * ROWS):
-                y[i] = maximum(0.0, y[i])  # in this order, NaN stays NaN
+                y[i] = maximum(0.0, y[i])  # in this order of the arguments, NaN stays NaN
 
-    def pull_back(self, t: Any, control_bar: Any, q: Any, v: Any, bars: Any) -> None:
-        """As `Given.pull_back`; to `bars` (q, v, constants) what the observations say is added."""
+    def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
+        assert self.rows.controls_bar is not None
         tree, nq, nv = self.tree, self.tree.nq, self.tree.nv
-        neurons, neurons_bar = self.neurons, self.bars
+        neurons, neurons_bar = self.neurons, self.neurons_bar
         zero(self.tables.nneuron, neurons_bar)
-        output_bar, own = neurons_bar.at(self.output), local(tree.nu, self.controls_bar.row(t))
+        output_bar, own = neurons_bar.at(self.head.output), local(tree.nu, self.rows.controls_bar.row(t))
         for m in loop(tree.nu):
             output_bar[m] = control_bar[m] + own[m]
-        for l in loop(self.nlayer, reverse=True):
+        for l in loop(self.head.nlayer, reverse=True):
             self._backward(l, neurons, neurons_bar)
         zero(self.nseen, self.seen_bar)
-        for k in loop(self.nstate):
-            place, source = self._pair(k)
-            self.seen_bar[source] = self.seen_bar[source] + neurons_bar[place]
-        add_to(nq, self.seen_bar, bars.q)
-        add_to(nv, self.seen_bar.at(nq), bars.v)
-        if self.inputs_bar is not None:
-            copy(self.tables.ninput, self.seen_bar.at(nq + nv), self.inputs_bar.row(t))
-        if self.watching.poses:
+        for k in loop(self.head.nstate):
+            neuron, source = self._pair(k)
+            self.seen_bar[source] = self.seen_bar[source] + neurons_bar[neuron]
+        add_to(nq, self.seen_bar, cotangents.q)
+        add_to(nv, self.seen_bar.at(nq), cotangents.v)
+        if self.rows.inputs_bar is not None:
+            copy(self.tables.ninput, self.seen_bar.at(nq + nv), self.rows.inputs_bar.row(t))
+        if self.poses is not None:
             size = (tree.nlink + 1) * pose_size(1)
-            poses_bar = workspace(size) if self.specialised else memory(size)
+            poses_bar = memory(size) if self.signature.pose_pairs is None else workspace(size)
             zero(size, poses_bar)
-            for place, source in self._watched():
-                poses_bar[source] = poses_bar[source] + neurons_bar[place]
-            link_poses_adjoint(tree, self.poses, poses_bar, q, [v], bars.q, [bars.v], bars.constants)
-        if self.weights_bar is not None:
+            for neuron, source in self._pose_pairs():
+                poses_bar[source] = poses_bar[source] + neurons_bar[neuron]
+            link_poses_adjoint(
+                tree, self.poses, poses_bar, q, [v], cotangents.q, [cotangents.v], cotangents.constants
+            )  # fmt: skip
+        if self.rows.weights_bar is not None:
             self.step[0] = self.step[0] + 1
             for _ in when(self.step[0] == KEPT):
-                self._learn()
+                self._add_weights_bar()
 
-    def _backward(self, l: Any, neurons: Any, neurons_bar: Any) -> None:
+    def _backward(self, l: Index, neurons: ScalarArray, neurons_bar: ScalarArray) -> None:
         """ȳ becomes δ = σ' ȳ, and x̄ += Wᵀ δ."""
-        n, blocks, first, x, y, kind = self._layer(l)
-        x_bar, y_bar, y = neurons_bar.at(x), neurons_bar.at(y), neurons.at(y)
-        for _ in when(kind == TANH):
+        layer = self._layer(l)
+        n, blocks = layer.columns, layer.blocks
+        x_bar, y_bar, y = neurons_bar.at(layer.x), neurons_bar.at(layer.y), neurons.at(layer.y)
+        for _ in when(layer.activation == TANH):
             for i in loop(blocks * ROWS):
                 y_bar[i] = y_bar[i] * (1.0 - y[i] * y[i])
-        for _ in when(kind == RELU):
+        for _ in when(layer.activation == RELU):
             for i in loop(blocks * ROWS):
                 y_bar[i] = select(y[i] > 0.0, y_bar[i], 0.0)
         for b in loop(blocks):
-            W, delta = self.tables.weights.at(first + b * n * ROWS), y_bar.get(b, ROWS)
+            W, delta = self.tables.weights.at(layer.first_weight + b * n * ROWS), y_bar.get(b, ROWS)
             for j in loop(n):
                 total = x_bar[j]
                 for w, d in zip(W.get(j, ROWS), delta, strict=True):
                     total = total + w * d
                 x_bar[j] = total
 
-    def _learn(self) -> None:
+    def _add_weights_bar(self) -> None:
         """W̄ += δ xᵀ of the steps kept, one after the other."""
         size = self.tables.nneuron
-        for l in loop(self.nlayer):
-            n, blocks, first, x, y, _ = self._layer(l)
-            for b in loop(blocks):
-                total = self.total.at(first + b * n * ROWS)
+        for l in loop(self.head.nlayer):
+            layer = self._layer(l)
+            n = layer.columns
+            for b in loop(layer.blocks):
+                total = self.total.at(layer.first_weight + b * n * ROWS)
                 for j in loop(n):
                     sums = carry(ROWS)
                     for r, g in enumerate(total.get(j, ROWS)):
                         sums[r] = g
                     for k in loop(self.step[0]):
-                        xj, delta = self.all_neurons.at(size * k + x)[j], self.all_bars.at(size * k + y).get(b, ROWS)
+                        xj = self.all_neurons.at(size * k + layer.x)[j]
+                        delta = self.all_neurons_bar.at(size * k + layer.y).get(b, ROWS)
                         for r, d in enumerate(delta):
                             sums[r] = sums[r] + d * xj
                     total.put(j, [sums[r] for r in range(ROWS)])
         self.step[0] = 0
 
     def finish(self) -> None:
-        if self.weights_bar is not None:
-            self._learn()
-            copy(self.tables.nweight, self.total, self.weights_bar)
+        if self.rows.weights_bar is not None:
+            self._add_weights_bar()
+            copy(self.tables.nweight, self.total, self.rows.weights_bar)

@@ -1,15 +1,21 @@
-"""One big world of free bodies: its steps as a sequence of kernels whose lanes are items of that world.
+"""Piles: one big world of free bodies. A step is a sequence of kernels whose lanes are items of that one world: its
+bodies, shapes, pairs of shapes, or contacts.
 
-stages      kernels on numpy arrays
-tables      a model's bodies and shapes, as the stages see them
-broad       which shapes are near each other
-memory      arrays that are used again
-network     contacts as one sparse linear system
-modes       their impulses where it is known which stick, slide and separate, and the derivative
-interior_point, pivoting        which do
-interior_step   the same, from and to what the stages know
-step        one step
-adjoint     its derivative
-rollout     many of them, of a batch of worlds
-forces      of the contacts along a rollout
+rollout              steps of a batch of worlds, and their derivative
+step, adjoint        one step, stage by stage, and its derivative
+forces               contact forces along a path
+
+The stages, in their order:
+
+bodies               each body on its own, before and after the contacts
+shapes               shapes in the world, and boxes around them
+broad_phase          pairs of shapes that are near each other
+pairs                the narrow phase: their contact points
+arrangement, packs   the order in which contacts are solved: islands, colours, packs
+contacts             the rows of a contact
+solvers/             the impulses
+
+tables, records      numbers of a model, and the layouts of the stages' records
+kernels, arguments   the kernels of the stages
+stages, memory       kernels on numpy arrays, and the memory of these
 """

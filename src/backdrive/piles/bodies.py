@@ -1,12 +1,13 @@
-"""Free bodies of one big world, each on its own: before and after the contacts of a step (`sparse_contact`).
+"""Each free body of a pile on its own: its motion before and after the contacts of a step; lanes are bodies.
 
-Impulses act on *whitened* velocities y: with A⁻¹ = G Gᵀ (A = M + h D) and the twist J v of a body, a wrench f changes
-y by K f, K = Gᵀ Jᵀ, and y changes the twist by Kᵀ y. So one vector of numbers says both how a row of a constraint
-pushes a body and how fast the body moves along it.
+Impulses act on *whitened* velocities y: with A⁻¹ = G Gᵀ (A = M + h D) and the twist J v of a body, a wrench f changes y
+by K f, where K = Gᵀ Jᵀ, and y changes the twist by Kᵀ y. The mass matrix of whitened velocities is the identity: the
+same vector K f says how an impulse changes y and how fast the body moves along the wrench.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -14,25 +15,28 @@ import numpy as np
 
 from ..ir import Floats, Known, Scalar, sqrt
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.integrators.integrate import Integrator, Midpoint
+from ..physics.integrators import Integrator
 from ..physics.math import spatial as sp
-from ..physics.math.arrays import axpy, split
+from ..physics.math.arrays import axpy
 from ..physics.math.spatial import IDENTITY, UNIT, ZERO3, Vec
-from ..physics.step import midpoint_stages
-from ..physics.tree.bodies import body_moments
-from ..physics.tree.dynamics import forward_dynamics
+from ..physics.state import StateArrays, StepInputs
+from ..physics.tree.bodies import with_bodies
 from ..physics.tree.joints import JOINTS
-from ..physics.tree.poses import joint_motion, link_pose, pose_size
-from ..physics.tree.tree import Link, Tree
+from ..physics.tree.poses import Pose, joint_motion, link_pose, pose_size
+from ..physics.tree.tree import LinkConstants, Tree
 from ..schema import layout
 from ..schema.layout import NQ, NV, Kind
+from .records import RecordLayout
 
-KIND = {2: Kind.PLANAR, 3: Kind.FREE}  # of the joint that every body has
+KIND = {2: Kind.PLANAR, 3: Kind.FREE}  # the joint of every body, by the dimension of the world
 
 
 @dataclass(frozen=True)
 class BodyForm:
-    """What the equations of a body depend on. bounces: velocities before the step are looked at, too."""
+    """What the equations of a body depend on.
+
+    bounces: whether restitution counts, so that twists before the step are needed. wrenches: whether there are any.
+    """
 
     dim: int
     integrator: Integrator
@@ -49,62 +53,73 @@ class BodyForm:
 
     @property
     def constants(self) -> int:
-        """Numbers of a body: those of a model of one link."""
+        """Numbers of a body: the constants of a model with one link and nothing else."""
         return layout.shape_start(1, self.nq, 0)
 
     @property
-    def inputs(self) -> tuple[int, ...]:
-        """Constants, q, v (, wrench)"""
-        return (self.constants, self.nq, self.nv, *([6] if self.wrenches else []))
-
-    @property
     def motion(self) -> int:
-        """Numbers of place and twists (`poses`)."""
+        """Numbers of `Pose`."""
         return pose_size(2 if self.bounces else 1)
 
-    @property
-    def outputs(self) -> tuple[int, ...]:
-        """Place and twists; K; where positions start from; v*"""
-        return (self.motion, self.nv * self.nv, self.nq, self.nv)
+    @functools.cached_property
+    def inputs(self) -> RecordLayout:
+        """The numbers that the free motion is a function of."""
+        wrench = {"wrench": 6} if self.wrenches else {}
+        return RecordLayout(constants=self.constants, q=self.nq, v=self.nv, **wrench)
+
+    @functools.cached_property
+    def outputs(self) -> RecordLayout:
+        """The free motion: `Pose`, K, the configuration from which positions start, and v*."""
+        return RecordLayout(motion=self.motion, whitening=self.nv**2, start=self.nq, free=self.nv)
+
+    @functools.cached_property
+    def finish_inputs(self) -> RecordLayout:
+        """The numbers that the state after a step is a function of: constants of the link, the free motion, and y of
+        the impulses and of the position correction."""
+        return RecordLayout(
+            link=layout.LINK, motion=self.motion, whitening=self.nv**2, start=self.nq, free=self.nv, y=self.nv,
+            shift=self.nv,
+        )  # fmt: skip
 
     def part_of_step(self) -> float:
-        """For which part of the step positions move with the new velocities."""
-        return 0.5 if isinstance(self.integrator, Midpoint) else 1.0
+        """The part of the step in which positions move with the velocity at its end."""
+        return self.integrator.share
 
 
 def one_link(form: BodyForm, constants: Sequence[Scalar]) -> Tree:
-    """A world with nothing but this body."""
+    """A tree with nothing but this body."""
     topology = np.array([-1, KIND[form.dim], 0, 0, form.nv, 0])
     return Tree(1, form.nq, form.nv, 0, form.constants, Known(topology), Floats(list(constants)))
 
 
 def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
-    """The body without contacts, as a function of `inputs` to `outputs`."""
+    """The motion of a body without contacts, as a function from `BodyForm.inputs` to `BodyForm.outputs`."""
 
     def motion(*x: Scalar) -> list[Scalar]:
-        constants, q, v, *rest = split(x, *form.inputs)
-        tree, joint = one_link(form, constants), JOINTS[KIND[form.dim]]
-        bodies, wrench = body_moments(tree), Floats(list(rest[0])) if rest else None
+        constants, q, v, *rest = form.inputs.split(x)
+        tree, joint = with_bodies(one_link(form, constants)), JOINTS[KIND[form.dim]]
+        wrench = Floats(list(rest[0])) if rest else None
         qs, vs, none = Floats(list(q)), Floats(list(v)), Floats([])
-        if isinstance(form.integrator, Midpoint):
-            start, _, _, dynamics = midpoint_stages(tree, bodies, qs, vs, none, wrench, h)
-        else:
-            start, dynamics = qs, forward_dynamics(tree, bodies, qs, vs, vs, none, wrench, h)
+        stages = form.integrator.stages(tree, StateArrays(qs, vs), StepInputs(none, wrench), h)
+        dynamics = stages.dynamics
         free = Floats([None] * form.nv)
         axpy(form.nv, h, dynamics.vdot, vs, free)
-        begin, after = start.get(0, form.nq), free.get(0, form.nv)
-        velocities = (after, v) if form.bounces else (after,)
-        still = (*IDENTITY, *(0.0,) * (form.motion - 9))
-        pose = link_pose(still, joint_motion(joint, tree.link(0), begin, *velocities))
+        q_start, v_free = stages.start.get(0, form.nq), free.get(0, form.nv)
+        velocities = (v_free, v) if form.bounces else (v_free,)
+        still = (*IDENTITY, *(0.0,) * (form.motion - len(IDENTITY)))
+        pose = link_pose(still, joint_motion(joint, tree.link(0), q_start, *velocities))
         columns = [dynamics.frames.S.get(k, 6) for k in range(form.nv)]
         factors = [(dynamics.factors.U.get(k, 6), dynamics.factors.inverse[k]) for k in range(form.nv)]
-        return [*pose, *whitening(form, pose[:9], columns, factors), *begin, *after]
+        return [*pose, *whitening(form, Pose.of(pose).rotation, columns, factors), *q_start, *v_free]
 
     return motion
 
 
-def whitening(form: BodyForm, W: Vec, columns: list[Vec], factors: list[tuple[Vec, Scalar]]) -> Vec:
-    """K, row by row. The joint's coordinates take up a wrench one after the other, as in `dynamics.reduce`."""
+def whitening(form: BodyForm, W: Vec, columns: Sequence[Vec], factors: Sequence[tuple[Vec, Scalar]]) -> Vec:
+    """K [nv, nv], row by row; W: the rotation of the body, columns: of S, factors: U and 1/d.
+
+    The coordinates of the joint take up a wrench one after the other, as in `dynamics.reduce`.
+    """
     taken: list[Vec] = []
     for c in COMPONENTS[form.dim]:
         unit = UNIT[c % 3]
@@ -119,29 +134,25 @@ def whitening(form: BodyForm, W: Vec, columns: list[Vec], factors: list[tuple[Ve
     return tuple(column[k] for k in range(form.nv) for column in taken)
 
 
-def pushed(form: BodyForm, record: Vec, pose: Vec, K: Vec, y: Vec) -> Vec:
-    """The change of v that y is."""
-    twist = [0.0] * 6
+def velocity_change(form: BodyForm, link: Vec, motion: Pose, K: Vec, y: Vec) -> Vec:
+    """The change of v (in generalised coordinates) that belongs to a change y of the whitened velocity."""
+    twist: list[Scalar] = [0.0] * 6
     for i, c in enumerate(COMPONENTS[form.dim]):
         for k in range(form.nv):
             twist[c] = twist[c] + K[k * form.nv + i] * y[k]
     if form.dim == 3:
-        return (*twist[3:], *sp.unrotate(pose[:9], tuple(twist[:3])))
-    return (*sp.unrotate(Link.of(record).rotation, tuple(twist[3:]))[:2], twist[2])
-
-
-def finish_inputs(form: BodyForm) -> tuple[int, ...]:
-    """Constants of the link; what `free_motion` returns; y of velocities, and of corrected positions"""
-    return (layout.LINK, *form.outputs, form.nv, form.nv)
+        return (*twist[3:], *sp.unrotate(motion.rotation, tuple(twist[:3])))
+    return (*sp.unrotate(LinkConstants.of(link).rotation, tuple(twist[3:]))[:2], twist[2])
 
 
 def finish(form: BodyForm, left: Scalar) -> Callable[..., list[Scalar]]:
-    """The state after a step: q⁺ = q ⊕ left (v⁺ + p), v⁺."""
+    """The state after a step, q⁺ = q ⊕ left (v⁺ + p) and v⁺, as a function of `BodyForm.finish_inputs`."""
 
     def state(*x: Scalar) -> list[Scalar]:
-        record, pose, K, begin, free, y, shift = split(x, *finish_inputs(form))
-        after = sp.add(free, pushed(form, record, pose, K, y))
-        move = sp.add(after, pushed(form, record, pose, K, shift))
-        return [*JOINTS[KIND[form.dim]].integrate(begin, sp.scale(left, move)), *after]
+        link, pose, K, q_start, v_free, y, shift = form.finish_inputs.split(x)
+        motion = Pose.of(pose)
+        v_next = sp.add(v_free, velocity_change(form, link, motion, K, y))
+        move = sp.add(v_next, velocity_change(form, link, motion, K, shift))
+        return [*JOINTS[KIND[form.dim]].integrate(q_start, sp.scale(left, move)), *v_next]
 
     return state

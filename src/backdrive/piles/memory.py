@@ -1,4 +1,4 @@
-"""Arrays that are used again in every step."""
+"""Arrays whose memory is used again in every step."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
-ALIGNMENT = 64  # bytes: of the widest register
+ALIGNMENT = 64  # bytes: the size of the widest register
 
 
 class Memory:
-    """Arrays by name: asking for one of the same name again gives the same memory, as far as it is large enough."""
+    """Arrays by name: an array of the same name has the same memory, if that is large enough."""
 
     def __init__(self, dtype: Any) -> None:
         self.dtype = np.dtype(dtype)
@@ -19,8 +19,8 @@ class Memory:
         self._views: dict[str, Array] = {}
 
     def array(self, name: str, *shape: int, dtype: Any = None) -> Array:
-        """An array that starts at a multiple of ALIGNMENT, with whatever was in it, at first zeros; of the same shape,
-        the same one."""
+        """An array that starts at a multiple of ALIGNMENT. It is zero at first, and keeps its contents; the same array
+        object is returned for the same shape."""
         view = self._views.get(name)
         if view is not None and view.shape == shape:
             return view
@@ -39,7 +39,7 @@ class Memory:
         return array
 
     def size(self) -> int:
-        """Bytes."""
+        """Bytes of all arrays."""
         return sum(memory.nbytes for memory in self._arrays.values())
 
     def integers(self, name: str, *shape: int) -> Array:
@@ -47,7 +47,7 @@ class Memory:
 
 
 class Spare:
-    """Memories that nobody uses now, of `most` bytes altogether."""
+    """Memories that are not in use, of at most `most` bytes altogether."""
 
     def __init__(self, dtype: Any, most: float) -> None:
         self.dtype, self.most = dtype, most
@@ -60,7 +60,7 @@ class Spare:
             return Memory(self.dtype)
 
     def give_back(self, memories: list[Memory]) -> None:
-        """Those that were taken first are the first to be taken again: their arrays have about the right size."""
+        """The memories that were taken first are taken first again: their arrays then have about the right size."""
         left = self.most - sum(memory.size() for memory in tuple(self._free))
         for memory in reversed(memories):
             left -= memory.size()

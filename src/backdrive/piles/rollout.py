@@ -3,41 +3,39 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
-import threading
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 from torch import Tensor
 
 from ..model import Model
-from ..physics.step import Scheme
-from .adjoint import Adjoint
+from ..physics.scheme import Scheme
+from .adjoint import Adjoint, PileOutputCotangents
+from .arrangement import WarmStartTable
 from .memory import Memory, Spare
-from .step import Engine, Impulses, Outcome
-from .tables import Numbers
+from .step import Engine, PileInputs, PileStep
+from .tables import PileConstants
 
 Array = np.ndarray
 MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
 MOST_RECORDED = 512e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
-_numbers = itertools.count(2)  # 0 and 1 say whether a rollout has a path
-_records: weakref.WeakValueDictionary[int, Record] = weakref.WeakValueDictionary()
-_last = threading.local()
 
 
 class Record:
-    """What the solver started from in a rollout, which its states do not tell: [environment][segment]; and, if its
-    derivative is expected, its first steps [environment][step], with all that this reads, in memories of their own."""
+    """The part of a rollout that its adjoint needs and that its states do not tell.
 
-    def __init__(self, batch: int, spare: Spare) -> None:
-        self.starts: list[list[Impulses | None]] = [[] for _ in range(batch)]
-        self.steps: list[list[Outcome]] = [[] for _ in range(batch)]
-        self.spare, self.room = spare, 0.0  # bytes, for the steps of each environment
+    starts: the warm start of every segment, [environment][segment]. steps: the first steps of every environment,
+    [environment][step], with all that their derivative reads, each in a memory of its own. room: bytes for the steps of
+    one environment; 0: none are kept.
+    """
+
+    def __init__(self, batch: int, spare: Spare, room: float) -> None:
+        self.starts: list[list[WarmStartTable | None]] = [[] for _ in range(batch)]
+        self.steps: list[list[PileStep]] = [[] for _ in range(batch)]
+        self.spare, self.room = spare, room
         self._memories: list[Memory] = []
-        self.number = next(_numbers)
-        _records[self.number] = self
         weakref.finalize(self, spare.give_back, self._memories).atexit = False
 
     def memory(self) -> Memory:
@@ -55,17 +53,6 @@ class SparseProgram:
         self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
         self._worlds: dict[tuple[bool, bool], list[PileWorld]] = {}  # that nobody uses now
         self._spare = Spare(np.float64 if bits == 64 else np.float32, MOST_RECORDED)
-
-    @staticmethod
-    def expect_gradient() -> None:
-        """Of this thread's next rollout."""
-        _last.expected = True
-
-    @staticmethod
-    def last_record() -> Record | None:
-        """Of this thread's last rollout; it is given away."""
-        record, _last.record = getattr(_last, "record", None), None
-        return record
 
     def engine(self, bounces: bool, wrenches: bool) -> tuple[Engine, Adjoint]:
         key = (bounces, wrenches)
@@ -87,33 +74,42 @@ class SparseProgram:
         if world.memory.size() < MOST_KEPT:
             free.append(world)
 
-    def _new_record(self, batch: int, every: int) -> Record:
-        """Of this thread's next rollout."""
-        record = Record(batch, self._spare)
-        if getattr(_last, "expected", False) and every == 1:
-            record.room = MOST_RECORDED / batch
-        _last.record, _last.expected = record, False
+    def rollout(
+        self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
+        keep_steps: bool,
+    ) -> Record:  # fmt: skip
+        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `Record`."""
+        record = Record(batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0)
+
+        def one(world: PileWorld, own: dict[str, Array], k: int) -> None:
+            world.rollout(own, record, k, **integers)
+
+        self._each(batch, rows, constants, bounces, one)
         return record
 
-    def run(
-        self, form: str, batch: int, rows: dict[str, Tensor], integers: dict[str, int], constants: Tensor,
-        bounces: bool,
+    def rollout_adjoint(
+        self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
+        record: Record | None,
     ) -> None:  # fmt: skip
-        """As `Program.run`, of rollouts and their adjoint."""
+        """As the kernels `rollout_adjoint` and `checkpoint_adjoint`; record: of the rollout, if there is one."""
+
+        def one(world: PileWorld, own: dict[str, Array], k: int) -> None:
+            world.rollout_adjoint(own, record, k, **integers)
+
+        self._each(batch, rows, constants, bounces, one)
+
+    def _each(
+        self, batch: int, rows: Mapping[str, Tensor], constants: Tensor, bounces: bool,
+        work: Callable[[PileWorld, dict[str, Array], int], None],
+    ) -> None:  # fmt: skip
+        """Do the work of every environment, with its rows."""
         arrays = {name: as_array(x) for name, x in rows.items()}
         numbers = as_array(constants)
-        wrenches = "wrenches" in rows
-        forwards = form == "rollout"
-        record = self._new_record(batch, integers["every"]) if forwards else _records.get(integers.pop("record"))
 
         def one(k: int) -> None:
             own = {name: x[k] if x.ndim == 2 else x[:, k] for name, x in arrays.items()}
-            with self.world(bounces, wrenches, numbers[k] if numbers.ndim == 2 else numbers) as world:
-                if forwards:
-                    assert record is not None
-                    world.rollout(own, record, k, **integers)
-                else:
-                    world.rollout_adjoint(own, record, k, **integers)
+            with self.world(bounces, "wrenches" in rows, numbers[k] if numbers.ndim == 2 else numbers) as world:
+                work(world, own, k)
 
         one(0)  # (which compiles)
         if batch > 1:
@@ -126,28 +122,29 @@ class PileWorld:
 
     def __init__(self, engine: Engine, adjoint: Adjoint, constants: Array) -> None:
         self.engine, self.adjoint = engine, adjoint
-        self.memory, self.near = Memory(engine.dtype), engine.neighbours()
-        self.numbers = Numbers(engine.tables, engine.body, np.ascontiguousarray(constants))
+        self.memory, self.near = Memory(engine.dtype), engine.broad_phase()
+        self.constants = PileConstants(engine.tables, engine.body, np.ascontiguousarray(constants))
 
     def take(self, constants: Array) -> None:
-        """These are its constants from now on."""
-        before, tables = self.numbers, self.engine.tables
-        self.numbers = Numbers(tables, self.engine.body, np.ascontiguousarray(constants))
+        """Replace the constants."""
+        before, tables = self.constants, self.engine.tables
+        self.constants = PileConstants(tables, self.engine.body, np.ascontiguousarray(constants))
         planes = slice(tables.nsolid, None)
-        if not np.array_equal(self.numbers.records[planes], before.records[planes]):
+        if not np.array_equal(self.constants.records[planes], before.records[planes]):
             self.near.forget()
 
     def forward(
-        self, a: dict[str, Array], t: int, q: Array, v: Array, warm: Impulses | None, memory: Memory | None = None,
-        keep: bool = False,
-    ) -> Outcome:  # fmt: skip
-        """Step t from (q, v), with the impulses of the step before; memory: of its own, if it has any."""
+        self, a: dict[str, Array], t: int, q: Array, v: Array, warm: WarmStartTable | None,
+        memory: Memory | None = None, keep: bool = False,
+    ) -> PileStep:  # fmt: skip
+        """Step t from (q, v), with the impulses of the step before; memory: for the arrays of this step, None: the
+        world's, which the next step overwrites."""
         memory = self.memory if memory is None else memory
-        return self.engine.forward(memory, self.near, self.numbers, q, v, wrench_of(a, t), warm, keep)
+        return self.engine.forward(memory, self.near, self.constants, PileInputs(q, v, wrench_of(a, t), warm), keep)
 
     def steps(
-        self, a: dict[str, Array], q: Array, v: Array, warm: Impulses | None, first: int, end: int
-    ) -> list[tuple[Array, Array, Impulses | None]]:
+        self, a: dict[str, Array], q: Array, v: Array, warm: WarmStartTable | None, first: int, end: int
+    ) -> list[tuple[Array, Array, WarmStartTable | None]]:
         """What steps `first` to `end` start from, and what the last one comes to."""
         found = [(q, v, warm)]
         for t in range(first, end):
@@ -179,7 +176,7 @@ class PileWorld:
         starts, kept = (None, []) if record is None else (record.starts[k], record.steps[k])
         starts = starts or self._starts(a, *states, steps, every)
         q_bar, v_bar, impulses_bar = np.array(a["last_q_bar"]), np.array(a["last_v_bar"]), None
-        links_bar, records_bar = np.zeros_like(self.numbers.links), np.zeros_like(self.numbers.records)
+        links_bar, records_bar = np.zeros_like(self.constants.links), np.zeros_like(self.constants.records)
         if "controls_bar" in a:
             a["controls_bar"][...] = 0.0  # there are none
         for s in reversed(range(len(starts))):
@@ -192,10 +189,9 @@ class PileWorld:
                     q_bar, v_bar = q_bar + a["path_q_bar"][s], v_bar + a["path_v_bar"][s]
                 q, v, warm = before[t - first]
                 step = kept[t] if t < len(kept) else self.forward(a, t, q, v, warm, keep=True)
-                bars = self.adjoint.backward(
-                    self.memory, self.numbers, step, q, v, wrench_of(a, t), q_bar, v_bar, impulses_bar,
-                    0 if warm is None else len(warm.table),
-                )  # fmt: skip
+                inputs = PileInputs(q, v, wrench_of(a, t), warm)
+                after_bar = PileOutputCotangents(q_bar, v_bar, impulses_bar)
+                bars = self.adjoint.backward(self.memory, self.constants, inputs, step, after_bar)
                 q_bar, v_bar, impulses_bar = bars.q, bars.v, bars.impulses
                 links_bar += bars.links
                 records_bar += bars.records
@@ -204,11 +200,11 @@ class PileWorld:
         a["q_bar"][:], a["v_bar"][:] = q_bar, v_bar
         if "constants_bar" in a:
             engine = self.engine
-            a["constants_bar"][:] = Numbers.pull_back(engine.tables, engine.body, links_bar, records_bar)
+            a["constants_bar"][:] = PileConstants.vjp(engine.tables, engine.body, links_bar, records_bar)
 
-    def _starts(self, a: dict[str, Array], q: Array, v: Array, steps: int, every: int) -> list[Impulses | None]:
-        warm: Impulses | None = None
-        starts: list[Impulses | None] = []
+    def _starts(self, a: dict[str, Array], q: Array, v: Array, steps: int, every: int) -> list[WarmStartTable | None]:
+        warm: WarmStartTable | None = None
+        starts: list[WarmStartTable | None] = []
         for s, first in enumerate(range(0, steps, every)):
             starts.append(warm)
             *_, warm = self.steps(a, q[s], v[s], warm, first, min(first + every, steps))[-1]

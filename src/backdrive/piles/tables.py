@@ -1,22 +1,23 @@
-"""A model's bodies and shapes, as the stages of one big world see them."""
+"""The bodies and shapes of a model, as the stages of a pile read them."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ..model import Model
-from ..physics.geometry.bounds import BOUND, bound_factors, extent
-from ..physics.geometry.collision import PAIRS
+from ..model.shapes import BOUND, SHAPE_KINDS
+from ..physics.geometry.pairs import PAIRS
 from ..schema import layout
 from ..schema.layout import ShapeKind
 from .bodies import KIND, BodyForm
-from .contacts import MATTER, STUFF
+from .records import SHAPE_MATERIAL
 
 Array = np.ndarray
+SURFACE = slice(layout.FRICTION, layout.SHAPE)  # friction, restitution and softness in the constants of a shape
 
 
 def unsupported(model: Model) -> str | None:
-    """Why a model has no sparse form; None if it has one."""
+    """Why a model cannot be stepped as a pile; None if it can."""
     if model.nu:
         return "it has motors"
     if model.nlimit or model.nfriction:
@@ -28,11 +29,14 @@ def unsupported(model: Model) -> str | None:
     return None
 
 
-class Tables:
-    """What of a model does not change in a rollout, whatever its parameters are.
+class PileTables:
+    """Numbers of a model that do not depend on its parameters.
 
-    Shapes are in an order of their own, planes last: shape i here is shape order[i] of the model. body: of each shape;
-    0 is the world, and link k is body k + 1. size (m), lightness (1/kg): scales, as in `physics.tables`.
+    Shapes are sorted, planes last: shape i here is shape order[i] of the model. body: of each shape; 0 is the world,
+    and link k is body k + 1. size (m): radius of each shape; inverse_mass (1/kg): of each body; both are those of the
+    model as it was built, and only set scales. touching [nshape, nshape]: which shapes may touch. Shapes of one class
+    have the same kind and hull: class_kind, class_hull, class_is_box. slots [class, class]: for contact points of a
+    pair.
     """
 
     def __init__(self, model: Model) -> None:
@@ -46,7 +50,7 @@ class Tables:
         self.floats = model.hull_geometry
         self.bounds, self.size = self._bounds()
         mass = model.constants[: model.nlink * layout.LINK].reshape(-1, layout.LINK)[:, layout.MASS]
-        self.lightness = np.concatenate([[0.0], 1.0 / mass])
+        self.inverse_mass = np.concatenate([[0.0], 1.0 / mass])
         self.touching = self._touching()
         self._classes()
 
@@ -59,7 +63,7 @@ class Tables:
         return table
 
     def _bounds(self) -> tuple[Array, Array]:
-        """BOUND numbers and the radius of every shape (of planes: infinite)."""
+        """The BOUND numbers and the radius (m) of every shape; that of a plane is infinite."""
         model = self.model
         start = layout.shape_start(model.nlink, model.nq, model.nu)
         records = model.constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
@@ -67,40 +71,40 @@ class Tables:
         for i, shape in enumerate(self.order.tolist()):
             kind, (first, count, *_) = ShapeKind(model.shape_kind[shape]), model.shape_hull[shape].tolist()
             vertices = self.floats[first : first + 3 * count].reshape(-1, 3)
-            bounds[i] = bound_factors(kind, vertices)
-            sizes[i] = extent(kind, records[shape, layout.SIZE : layout.SIZE + 3], vertices)
+            bounds[i] = SHAPE_KINDS[kind].bound_factors(vertices)
+            sizes[i] = SHAPE_KINDS[kind].bounding_radius(records[shape, layout.SIZE : layout.SIZE + 3], vertices)
         return bounds, sizes
 
     def _classes(self) -> None:
-        """shapes of one class have the same kind and hull: hulls [class], class_of each shape."""
+        """Find the classes of shapes."""
         rows = np.column_stack([self.kind, self.model.shape_hull[self.order]])
         unique, shape_class = np.unique(rows, axis=0, return_inverse=True)
         self.shape_class = shape_class.reshape(-1)
         self.nclass = len(unique)
         self.class_kind = [ShapeKind(row[0]) for row in unique.tolist()]
         self.class_hull = [tuple(row[1:]) for row in unique.tolist()]
-        self.class_cube = [self._is_cube(*place) for place in zip(self.class_kind, self.class_hull, strict=True)]
+        self.class_is_box = [self._is_box(*place) for place in zip(self.class_kind, self.class_hull, strict=True)]
         known = PAIRS[self.model.dim]
         self.slots = np.array(
             [known[k].slots if (k := (a, b)) in known else 0 for a in self.class_kind for b in self.class_kind],
             dtype=np.int64,
         )
 
-    def _is_cube(self, kind: ShapeKind, hull: tuple[int, ...]) -> bool:
-        """Whether a hull is that of boxes in 3D."""
+    def _is_box(self, kind: ShapeKind, hull: tuple[int, ...]) -> bool:
+        """Whether a hull is that of a box in 3D."""
         first, count = hull[:2]
         corners = self.floats[first : first + 3 * count]
         return self.model.dim == 3 and kind == ShapeKind.HULL and count == 8 and bool((abs(corners) == 0.5).all())
 
 
-class Numbers:
+class PileConstants:
     """The constants of one world, as the stages read them.
 
-    links: [nbody, n] those of a model of one link each; records: [nshape, SHAPE]; matter: [nshape + 1, MATTER], a last
-    row for contacts that are none.
+    links [nbody, n]: constants of a model with one link, for each body. records [nshape, SHAPE]: of the shapes.
+    materials [nshape + 1, SHAPE_MATERIAL]: of the shapes; a last row, zero, is for empty cells.
     """
 
-    def __init__(self, tables: Tables, form: BodyForm, constants: Array) -> None:
+    def __init__(self, tables: PileTables, form: BodyForm, constants: Array) -> None:
         model = tables.model
         n, dtype = model.nlink, constants.dtype
         start = layout.shape_start(n, model.nq, model.nu)
@@ -111,22 +115,23 @@ class Numbers:
         self.links = np.concatenate([links, reference, weight], axis=1)
         records = constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
         self.records = records[tables.order]
-        self.matter = np.zeros((tables.nshape + 1, MATTER), dtype)
-        self.matter[:-1, :STUFF] = self.records[:, layout.FRICTION : layout.FRICTION + STUFF]
-        self.matter[:-1, STUFF] = tables.size
-        self.matter[:-1, STUFF + 1] = tables.lightness[tables.body]
-        self.matter[:-1, STUFF + 2] = tables.body == 0
+        self.materials = np.zeros((tables.nshape + 1, SHAPE_MATERIAL.size), dtype)
+        shapes = self.materials[:-1]
+        shapes[:, SHAPE_MATERIAL["surface"]] = self.records[:, SURFACE]
+        shapes[:, SHAPE_MATERIAL.first("size")] = tables.size
+        shapes[:, SHAPE_MATERIAL.first("inverse_mass")] = tables.inverse_mass[tables.body]
+        shapes[:, SHAPE_MATERIAL.first("static")] = tables.body == 0
 
     @staticmethod
-    def pull_back(tables: Tables, form: BodyForm, links_bar: Array, records_bar: Array) -> Array:
-        """The gradient with respect to the constants, from those with respect to links and records."""
+    def vjp(tables: PileTables, form: BodyForm, links_bar: Array, records_bar: Array) -> Array:
+        """The cotangent of the model's constants, from those of links and records."""
         model = tables.model
         n = model.nlink
         bar = np.zeros(len(model.constants), links_bar.dtype)
         start = layout.shape_start(n, model.nq, model.nu)
         gravity = layout.gravity_start(n, model.nq, model.nu)
         own = links_bar[:, : layout.LINK].copy()
-        own[:, layout.ROTATION : layout.ROTATION + 9] = 0.0  # no parameter
+        own[:, layout.ROTATION : layout.ROTATION + 9] = 0.0  # is not a parameter
         bar[: n * layout.LINK] = own.ravel()
         bar[layout.reference_start(n) :][: model.nq] = links_bar[:, layout.LINK : layout.LINK + form.nq].ravel()
         bar[gravity : gravity + layout.GRAVITY] = links_bar[:, layout.LINK + form.nq :].sum(0)

@@ -1,56 +1,77 @@
-"""What a user gives to a call of a `Simulator`, checked: errors name what was wrong, and what was expected."""
+"""A user's arguments to a method of `Simulator`, checked: errors name the argument, and what was expected."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..model import State
-from . import autograd as operators
-from . import execute as evaluation
+from ..schema.signatures import RolloutSettings, Signature
+from ..schema.state import NAMES, STATE
+from .parameters import assemble
 from .program import Program
+from .report import require_finite
+from .request import Request
+from .transforms import values_visible
 
 
 class Call:
-    """The arguments of one call: checked, batched, on the CPU."""
+    """The arguments of one call: checked, batched, on the CPU.
 
-    def __init__(self, program: Program, state: State, parameters: Mapping[str, Tensor] | None) -> None:
+    state: a tensor [B, n] for every field. constants: with the parameters in their places, None without any;
+    parameters: their names, separated by commas.
+    """
+
+    def __init__(
+        self, program: Program, state: State, parameters: Mapping[str, Tensor] | None, check_parameters: bool = True
+    ) -> None:
         self.program, self.model = program, program.model
-        try:
-            q, v = state
-        except (TypeError, ValueError):
-            raise TypeError(f"state must be State(q, v), got {type(state).__name__}") from None
-        for name, x, n in (("state.q", q, self.model.nq), ("state.v", v, self.model.nv)):
-            self._check_type(name, x)
-            if x.ndim not in (1, 2) or x.shape[-1] != n:
-                raise ValueError(f"{name} must be [{n}] or [B, {n}], got {list(x.shape)}")
-        if q.shape[:-1] != v.shape[:-1]:
-            raise ValueError(f"state.q and state.v must have the same batch, got {list(q.shape)} and {list(v.shape)}")
-        if q.ndim == 2 and len(q) == 0:
-            raise ValueError("the batch is empty: state.q has shape " + str(list(q.shape)))
-        self.device = q.device
-        self.given: dict[str, Tensor] = {"state.q": q, "state.v": v}
+        fields = self._check_state(state)
+        first = fields[0]
+        self.device = first.device
+        self.given: dict[str, Tensor] = {f"state.{name}": x for name, x in zip(NAMES, fields)}
         self.constants: Tensor | None = None
-        self.names = ""
+        self.parameters = ""
         if parameters is not None and not isinstance(parameters, Mapping):
             raise TypeError(f"parameters must be a mapping {{name: tensor}}, got {type(parameters).__name__}")
         if parameters:
             values = {name: x.cpu() if isinstance(x, Tensor) else x for name, x in parameters.items()}
-            self.constants = operators.assemble(program, values)
-            self.names = ",".join(sorted(parameters))
+            self.constants = assemble(program, values, check_parameters)
+            self.parameters = ",".join(sorted(parameters))
         rows = None if self.constants is None or self.constants.ndim == 1 else len(self.constants)
-        self.unbatched = q.ndim == 1 and rows is None
-        q, v = q.cpu(), v.cpu()
-        if q.ndim == 1:
-            q, v = q.unsqueeze(0), v.unsqueeze(0)
+        self.unbatched = first.ndim == 1 and rows is None
+        fields = [x.cpu() for x in fields]
+        if first.ndim == 1:
+            fields = [x.unsqueeze(0) for x in fields]
             if rows is not None:  # one world per row of parameters
-                q, v = q.expand(rows, -1), v.expand(rows, -1)
-        elif rows is not None and rows != len(q):
-            raise ValueError(f"parameters are for {rows} environments, but the state has {len(q)}")
-        self.q, self.v, self.batch = q, v, len(q)
+                fields = [x.expand(rows, -1) for x in fields]
+        elif rows is not None and rows != len(first):
+            raise ValueError(f"parameters are for {rows} environments, but the state has {len(first)}")
+        self.state, self.batch = tuple(fields), len(fields[0])
+
+    def _check_state(self, state: Any) -> list[Tensor]:
+        try:
+            fields = list(state)
+        except TypeError:
+            fields = []
+        if len(fields) != len(STATE):
+            raise TypeError(f"state must be State({', '.join(NAMES)}), got {type(state).__name__}")
+        for field, x in zip(STATE, fields):
+            n = getattr(self.model, field.size)
+            self._check_type(f"state.{field.name}", x)
+            if x.ndim not in (1, 2) or x.shape[-1] != n:
+                raise ValueError(f"state.{field.name} must be [{n}] or [B, {n}], got {list(x.shape)}")
+        first = fields[0]
+        for name, x in zip(NAMES, fields):
+            if x.shape[:-1] != first.shape[:-1]:
+                names, shapes = f"state.{NAMES[0]} and state.{name}", f"{list(first.shape)} and {list(x.shape)}"
+                raise ValueError(f"{names} must have the same batch, got {shapes}")
+        if first.ndim == 2 and len(first) == 0:
+            raise ValueError(f"the batch is empty: state.{NAMES[0]} has shape " + str(list(first.shape)))
+        return fields
 
     def _check_type(self, name: str, x: object) -> None:
         if not isinstance(x, Tensor):
@@ -61,7 +82,7 @@ class Call:
             raise TypeError(f"{name} must be a dense tensor, got {x.layout}")
 
     def length(self, name: str, x: Tensor) -> int:
-        """For how many steps controls or wrenches are."""
+        """The number of steps that controls or wrenches are for."""
         self._check_type(name, x)
         if x.ndim == 0:
             raise ValueError(f"{name} must be [T, ...], one row for every step, got a single number")
@@ -103,23 +124,29 @@ class Call:
             x = padded.index_copy(-2, torch.tensor(model.body_link.tolist()), x)
         return x.flatten(-2)
 
-    def evaluate(
-        self, form: str, x: Tensor | None, wrenches: Tensor | None = None, settings: Sequence[int] = ()
-    ) -> Sequence[Tensor]:
-        number = self.program.number
-        return self.run(form, self.q, self.v, x, wrenches, self.constants, number, self.names, list(settings))
+    def request(
+        self, signature: Signature, settings: RolloutSettings | None = None, **inputs: Tensor | None
+    ) -> tuple[Request, dict[str, Tensor]]:
+        """A call of a form from this state, and its tensors; inputs by their names in the signature."""
+        return request_of(self.program, signature, self.state, self.constants, self.parameters, settings, **inputs)
 
-    def run(self, *args: Any) -> Sequence[Tensor]:
-        """Evaluate; what is not finite is reported by the names and places the caller knows."""
-        try:
-            return operators.evaluate(*args)
-        except evaluation.NotFiniteError:
-            if operators.values_visible(self.given.values()):
-                evaluation.require_finite(self.given)
-            raise
+    def report(self) -> None:
+        """Raise if something that the user gave is not finite, by the names and places that the user knows."""
+        if values_visible(self.given.values()):
+            require_finite(self.given)
 
     def finished(self, *tensors: Tensor, dim: int) -> list[Tensor]:
-        """As the caller has his tensors: without the batch dimension `dim` if there was none, on his device."""
+        """As the user's tensors are: without the batch dimension `dim` if there was none, on their device."""
         if self.unbatched:
             tensors = tuple(x.squeeze(dim) for x in tensors)
         return [x.to(self.device) for x in tensors]
+
+
+def request_of(
+    program: Program, signature: Signature, state: tuple[Tensor, ...], constants: Tensor | None, parameters: str,
+    settings: RolloutSettings | None = None, **inputs: Tensor | None,
+) -> tuple[Request, dict[str, Tensor]]:  # fmt: skip
+    """A call of a form, and its tensors by their names; None: absent."""
+    given = {**dict(zip(NAMES, state)), **inputs, "constants": constants}
+    tensors = {name: x for name, x in given.items() if x is not None}
+    return Request(program, signature, tuple(tensors), parameters, settings), tensors

@@ -1,68 +1,80 @@
-"""torch.vmap of the operators: a dimension that is mapped over becomes part of the batch."""
+"""torch.vmap of kernels: the mapped dimension becomes part of the batch, whose axis the signature knows."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from torch import Tensor
 
-
-def vmap_evaluate(function: Any, info: Any, in_dims: tuple, *args: Any) -> tuple:
-    form, q, v, x, wrenches, constants, *rest = args
-    fold = Fold(form, info.batch_size, q, in_dims[1])
-    tensors = [fold.tensor(y, d, fold.start) for y, d in ((q, in_dims[1]), (v, in_dims[2]))]
-    tensors += [fold.tensor(y, d, fold.other) for y, d in ((x, in_dims[3]), (wrenches, in_dims[4]))]
-    outputs = function(form, *tensors, fold.constants(constants, in_dims[5]), *rest)
-    at = (fold.other,) if form != "rollout" else (1, 0, 0, 1, 1)[: len(outputs)]
-    return tuple(fold.unfold(y, d) for y, d in zip(outputs, at, strict=True)), at
+from ..schema.signatures import Argument, Role
+from .request import Request
 
 
-def vmap_pull_back(function: Any, info: Any, in_dims: tuple, *args: Any) -> tuple:
-    form, q, v, x, wrenches, constants, program, parameters, settings, want_constants, *bars = args
-    fold = Fold(form, info.batch_size, q, in_dims[1], back=True)
-    tensors = [fold.tensor(y, d, fold.other) for y, d in zip((q, v, x, wrenches), in_dims[1:5], strict=True)]
-    rows = fold.constants(constants, in_dims[5])
-    places = (1, 1, 0, 0, 0) if form == "rollout" else (fold.other,)
-    folded = [fold.tensor(y, d, at) for y, d, at in zip(bars, in_dims[10:], places, strict=True)]
-    results = function(form, *tensors, rows, program, parameters, settings, want_constants, *folded)
-    at = [fold.start, fold.start, *(fold.other for y in (x, wrenches) if y is not None)]
-    unfolded = [fold.unfold(y, d) for y, d in zip(results, at, strict=False)]
-    if want_constants and constants is not None:
-        shared = constants.ndim - (in_dims[5] is not None) == 1
-        constants_bar = fold.unfold(results[-1], 0)
-        unfolded.append(constants_bar.sum(1) if shared else constants_bar)
-        at.append(0)
-    return tuple(unfolded), tuple(at)
+def vmap_evaluate(
+    function: Callable[..., Sequence[Any]], size: int, dims: Sequence[int | None], request: Request,
+    tensors: Sequence[Tensor],
+) -> tuple[tuple, tuple]:  # fmt: skip
+    """function(request, *tensors) of tensors of which dimension `dims` is mapped over (None: shared).
+
+    Results of the function beyond those of the signature are not mapped. Returns results, and their mapped dimensions.
+    """
+    signature = request.signature
+    fold = Fold(size, request.names, signature.reads[0], tensors, dims)
+    folded = [fold.fold(x, dim, signature.arguments[name]) for name, x, dim in zip(request.names, tensors, dims)]
+    outputs = function(request, *folded)
+    axes = [a.batch_axis for a in signature.results(request.settings)]
+    others = outputs[len(axes) :]
+    return (*(fold.unfold(y, axis) for y, axis in zip(outputs, axes)), *others), (*axes, *(None for _ in others))
+
+
+def vmap_vjp(
+    function: Callable[..., Sequence[Tensor]], size: int, dims: Sequence[int | None], call: tuple[Request, str],
+    tensors: Sequence[Tensor],
+) -> tuple[tuple, tuple]:  # fmt: skip
+    """The same of function(request, wanted, *tensors), a vector-Jacobian product."""
+    request, wanted = call
+    adjoint = request.adjoint()
+    fold = Fold(size, request.names, adjoint.reads[0], tensors, dims)
+    folded = [fold.fold(x, dim, adjoint.arguments[name]) for name, x, dim in zip(request.names, tensors, dims)]
+    results = iter(function(request, wanted, *folded))
+    given = {name: (x, dim) for name, x, dim in zip(request.names, tensors, dims)}
+    found, axes = [], []
+    for bar, primal in request.cotangents(given, wanted.split(",")):
+        y = fold.unfold(next(results), bar.batch_axis)
+        if primal.role is Role.PARAMETER:
+            x, dim = given[primal.name]
+            shared = x.ndim - (dim is not None) == 1
+            y = y.sum(1) if shared else y
+        found.append(y)
+        axes.append(bar.batch_axis)
+    return tuple(found), tuple(axes)
 
 
 class Fold:
-    """A dimension mapped by vmap becomes part of the batch."""
+    """A mapped dimension and the batch as one axis."""
 
-    def __init__(self, form: str, size: int, q: Tensor, q_dim: int | None, back: bool = False) -> None:
-        self.size = size
-        self.other = int(form in ("rollout", "poses", "forces"))  # where the batch is in tensors with a time
-        self.start = int(form in ("poses", "forces"))  # and in q and v
-        at = self.other if back else self.start
-        self.batch = (q if q_dim is None else q.movedim(q_dim, 0)[0]).shape[at]
+    def __init__(
+        self, size: int, names: Sequence[str], first: Argument, tensors: Sequence[Tensor], dims: Sequence[int | None]
+    ) -> None:
+        """first: an argument that every call has, which tells the size of the batch."""
+        k = list(names).index(first.name)
+        x, dim = tensors[k], dims[k]
+        self.size, self.batch = size, (x if dim is None else x.movedim(dim, 0)[0]).shape[first.batch_axis]
 
-    def tensor(self, x: Tensor | None, dim: int | None, at: int) -> Tensor | None:
-        """Merge the mapped dimension `dim` (None: not mapped) into the batch dimension `at`."""
-        if x is None:
-            return None
+    def fold(self, x: Tensor, dim: int | None, argument: Argument) -> Tensor:
+        """Merge the mapped dimension `dim` into the batch axis; a parameter gets a row for every environment."""
+        if argument.role is Role.PARAMETER:
+            x = x.expand(self.size, *x.shape) if dim is None else x.movedim(dim, 0)
+            if x.ndim == 2:
+                x = x.unsqueeze(1).expand(self.size, self.batch, x.shape[-1])
+            return x.flatten(0, 1)
+        at = argument.batch_axis
         if dim is None:
             x = x.unsqueeze(at).expand(*x.shape[:at], self.size, *x.shape[at:])
         else:
             x = x.movedim(dim, at)
         return x.flatten(at, at + 1)
 
-    def constants(self, x: Tensor | None, dim: int | None) -> Tensor | None:
-        """One row for every environment."""
-        if x is None:
-            return None
-        x = x.expand(self.size, *x.shape) if dim is None else x.movedim(dim, 0)
-        if x.ndim == 2:
-            x = x.unsqueeze(1).expand(self.size, self.batch, x.shape[-1])
-        return x.flatten(0, 1)
-
-    def unfold(self, y: Tensor, at: int) -> Tensor:
-        return y.unflatten(at, (self.size, self.batch))
+    def unfold(self, y: Tensor, axis: int) -> Tensor:
+        return y.unflatten(axis, (self.size, self.batch))

@@ -1,4 +1,4 @@
-"""Where every number of a model stands in its flat vector of constants.
+"""The record layouts: where every number of a model stands in its flat vector of constants.
 
 ``constants`` (float64) holds, in this order:
 
@@ -6,18 +6,39 @@
     | nshape records of SHAPE floats | nlimit records of LIMIT floats | nfriction joint frictions
     | nequality records of EQUALITY floats
 
-This module is the only place that knows these positions. It is plain integers, so that the physics
-(which is traced, not run on tensors) can import it without importing torch.
+This module is the only place that knows these offsets. It has plain integers and no torch, so that the physics, which
+is traced and does not run on tensors, can import it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import IntEnum
+from typing import Any, TypeAlias
+
+Size: TypeAlias = Any  # an int; a traced integer (`ir.Index`) in kernels that serve all models
+
+
+@dataclass(frozen=True)
+class JointCoordinates:
+    """The coordinates of one kind of joint.
+
+    unmoved [nq]: q of the joint before it has moved. nv: number of velocity coordinates (degrees of freedom).
+    quaternion: where in q a unit quaternion (w first) starts; its 4 numbers are the last of q, and the angular velocity
+    that belongs to it the last 3 of v. limitable: whether the joint may have limits and dry friction, which takes a
+    single coordinate. angular: whether that single coordinate is an angle (rad) and not a length (m).
+    """
+
+    unmoved: tuple[float, ...]
+    nv: int
+    quaternion: int | None = None
+    limitable: bool = False
+    angular: bool = False
 
 
 class Kind(IntEnum):
-    """How a link moves relative to its parent. The codes are part of the tables kernels read."""
+    """How a link moves relative to its parent. The codes are part of the tables that kernels read."""
 
     FIXED = 0
     HINGE = 1
@@ -26,14 +47,37 @@ class Kind(IntEnum):
     PLANAR = 4
     FREE = 5
 
+    @property
+    def coordinates(self) -> JointCoordinates:
+        return COORDINATES[self]
 
-NQ = (0, 1, 1, 4, 3, 7)
+    @property
+    def nq(self) -> int:
+        """Number of position coordinates."""
+        return len(self.coordinates.unmoved)
+
+    @property
+    def nv(self) -> int:
+        """Number of velocity coordinates."""
+        return self.coordinates.nv
+
+
+COORDINATES = {
+    Kind.FIXED: JointCoordinates((), 0),
+    Kind.HINGE: JointCoordinates((0.0,), 1, limitable=True, angular=True),
+    Kind.SLIDER: JointCoordinates((0.0,), 1, limitable=True),
+    Kind.BALL: JointCoordinates((1.0, 0.0, 0.0, 0.0), 3, quaternion=0),
+    Kind.PLANAR: JointCoordinates((0.0, 0.0, 0.0), 3),
+    Kind.FREE: JointCoordinates((0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), 6, quaternion=3),
+}
+
+NQ = tuple(kind.nq for kind in Kind)
 """Number of position coordinates, indexed by kind code."""
 
-NV = (0, 1, 1, 3, 3, 6)
+NV = tuple(kind.nv for kind in Kind)
 """Number of velocity coordinates, indexed by kind code."""
 
-# One LINK record: positions relative to its start.
+# A LINK record: offsets from its start.
 MASS = 0  # 1: kg
 COM = 1  # 3: m, center of mass in the body frame
 INERTIA = 4  # 6: kg m^2, xx yy zz xy xz yz about the center of mass, along the body axes
@@ -44,115 +88,119 @@ AXIS = 25  # 3: unit vector in the body frame
 STIFFNESS = 28  # 1: N m/rad or N/m
 DAMPING = 29  # 1: N m s/rad or N s/m
 ARMATURE = 30  # 1: kg m^2 or kg
-LINK = 31
+LINK = 31  # size of the record
+INERTIAL = 10  # size of its first part: mass, center of mass and inertia
 
-# One MOTOR record: force = clip(gain clip(ctrl) + bias0 + bias1 length + bias2 velocity).
-GEAR = 0
-GAIN = 1
-BIAS = 2  # 3
-CTRL_LOW = 5
-CTRL_HIGH = 6
-FORCE_LOW = 7
-FORCE_HIGH = 8
-MOTOR = 9
+# A MOTOR record: force = gear clip(gain clip(control) + bias0 + bias1 length + bias2 velocity), where length (rad or m)
+# and velocity are those of the joint times the gear.
+GEAR = 0  # 1: force on the joint per force of the motor
+GAIN = 1  # 1: N m or N per unit of control
+BIAS = 2  # 3: N m or N; per rad or m; per rad/s or m/s
+CTRL_LOW = 5  # 1: least control
+CTRL_HIGH = 6  # 1: greatest control
+FORCE_LOW = 7  # 1: N m or N, least force
+FORCE_HIGH = 8  # 1: N m or N, greatest force
+MOTOR = 9  # size of the record
 
-GRAVITY = 3
+GRAVITY = 3  # size of the gravity vector, m/s^2
 
 
 class ShapeKind(IntEnum):
-    """What collision knows of a shape. Boxes, polygons and convex meshes are hulls: vertices times a size."""
+    """The shapes that collision distinguishes. Boxes, polygons and convex meshes are hulls: vertices times a size."""
 
-    SPHERE = 0  # and the circle
+    SPHERE = 0  # a sphere, or a circle in 2D
     CAPSULE = 1
     CYLINDER = 2
     HULL = 3
-    PLANE = 4  # the half-space below it
+    PLANE = 4  # the half-space below a plane
 
 
-# One SHAPE record.
-PLACE = 0  # 3: m, origin of the shape's frame in the link's; of a plane: its normal (unit vector)
-TURN = 3  # 9: row major, from the shape's axes to the link's
-SIZE = 12  # 3: m, sphere: radius; capsule, cylinder: radius, length; hull: factor of each axis; plane: offset
-FRICTION = 15  # coefficient
-RESTITUTION = 16  # 0 to 1
-SOFTNESS = 17  # 1/(N s/m): relative speed that a unit of impulse leaves, m/s per N s
-SHAPE = 18
+# A SHAPE record: offsets from its start.
+PLACE = 0  # 3: m, origin of the shape's frame in the link's; for a plane, its normal (unit vector)
+TURN = 3  # 9: row major, shape to link coordinates
+SIZE = 12  # 3: m; sphere: radius; capsule, cylinder: radius, length; hull: scale of each axis (1); plane: offset
+FRICTION = 15  # 1: Coulomb coefficient
+RESTITUTION = 16  # 1: 0 to 1
+SOFTNESS = 17  # 1: m/s per N s, the approach speed that a normal impulse leaves
+SHAPE = 18  # size of the record
 
-# One LIMIT record: the range of a hinge's or slider's coordinate, rad or m; infinite where there is none.
-LOW = 0
-HIGH = 1
-LIMIT = 2
+# A LIMIT record: the range of a hinge's or slider's coordinate.
+LOW = 0  # 1: rad or m, -inf if there is no lower limit
+HIGH = 1  # 1: rad or m, inf if there is no upper limit
+LIMIT = 2  # size of the record
 
-FRICTION_LOSS = 1  # joint friction: the torque or force it takes to move a joint, N m or N
+FRICTION_LOSS = 1  # size of a joint friction: the torque (N m) or force (N) that it takes to move the joint
 
 
 class EqualityKind(IntEnum):
-    """One equation between two links a and b (-1: the world)."""
+    """One scalar equation between two links a and b (-1: the world)."""
 
-    ALONG = 0  # the points do not part along a direction of a
-    ABOUT = 1  # the axes do not turn about a direction of a
-    DISTANCE = 2  # the points keep their distance
+    ALONG = 0  # a point of a and one of b stay together along a direction fixed in a
+    ABOUT = 1  # a and b do not rotate relative to each other about a direction fixed in a
+    DISTANCE = 2  # a point of a and one of b keep their distance
 
 
-# One EQUALITY record.
+# An EQUALITY record: offsets from its start.
 POINT_A = 0  # 3: m, in a's frame
 POINT_B = 3  # 3: m, in b's frame
 DIRECTION = 6  # 3: unit vector in a's frame
-RELATIVE = 9  # 9: row major, from b's axes to a's where nothing is violated
+RELATIVE = 9  # 9: row major, b to a coordinates at which the equation holds
 DISTANCE = 18  # 1: m
-EQUALITY = 19
+EQUALITY = 19  # size of the record
 
 INERTIA_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
-"""Row and column in the 3 x 3 inertia of each of the six stored entries."""
+"""Row and column, in the 3 x 3 inertia matrix, of each of the six stored entries."""
 
 
-def link_start(link: int) -> int:
-    """Position of the LINK record of a link."""
+def link_start(link: Size) -> Size:
+    """Offset of the LINK record of a link."""
     return link * LINK
 
 
-def reference_start(nlink: int) -> int:
-    """Position of the spring rest positions [nq]."""
+def reference_start(nlink: Size) -> Size:
+    """Offset of the spring rest positions [nq]."""
     return nlink * LINK
 
 
-def motor_start(nlink: int, nq: int, motor: int = 0) -> int:
-    """Position of the MOTOR record of a motor."""
+def motor_start(nlink: Size, nq: Size, motor: int = 0) -> Size:
+    """Offset of the MOTOR record of a motor."""
     return nlink * LINK + nq + motor * MOTOR
 
 
-def gravity_start(nlink: int, nq: int, nu: int) -> int:
-    """Position of the gravity vector [3]."""
+def gravity_start(nlink: Size, nq: Size, nu: Size) -> Size:
+    """Offset of the gravity vector [3]."""
     return nlink * LINK + nq + nu * MOTOR
 
 
-def shape_start(nlink: int, nq: int, nu: int) -> int:
-    """Position of the first SHAPE record."""
+def shape_start(nlink: Size, nq: Size, nu: Size) -> Size:
+    """Offset of the first SHAPE record."""
     return gravity_start(nlink, nq, nu) + GRAVITY
 
 
-def limit_start(nlink: int, nq: int, nu: int, nshape: int) -> int:
-    """Position of the first LIMIT record."""
+def limit_start(nlink: Size, nq: Size, nu: Size, nshape: Size) -> Size:
+    """Offset of the first LIMIT record."""
     return shape_start(nlink, nq, nu) + nshape * SHAPE
 
 
-def friction_start(nlink: int, nq: int, nu: int, nshape: int, nlimit: int) -> int:
-    """Position of the first joint friction."""
+def friction_start(nlink: Size, nq: Size, nu: Size, nshape: Size, nlimit: Size) -> Size:
+    """Offset of the first joint friction."""
     return limit_start(nlink, nq, nu, nshape) + nlimit * LIMIT
 
 
-def equality_start(nlink: int, nq: int, nu: int, nshape: int, nlimit: int, nfriction: int) -> int:
-    """Position of the first EQUALITY record."""
+def equality_start(nlink: Size, nq: Size, nu: Size, nshape: Size, nlimit: Size, nfriction: Size) -> Size:
+    """Offset of the first EQUALITY record."""
     return friction_start(nlink, nq, nu, nshape, nlimit) + nfriction * FRICTION_LOSS
 
 
-def constants_size(nlink: int, nq: int, nu: int, nshape: int, nlimit: int, nfriction: int, nequality: int) -> int:
-    """Length of the whole vector."""
+def constants_size(
+    nlink: Size, nq: Size, nu: Size, nshape: Size, nlimit: Size, nfriction: Size, nequality: Size
+) -> Size:
+    """Length of the vector of constants."""
     return equality_start(nlink, nq, nu, nshape, nlimit, nfriction) + nequality * EQUALITY
 
 
 def addresses(kinds: Iterable[int]) -> tuple[list[int], list[int], int, int]:
-    """Start of each link's coordinates: (qadr, vadr, nq, nv) of links in order."""
+    """Where the coordinates of each link start in q and in v, and how many there are: (qadr, vadr, nq, nv)."""
     qadr: list[int] = []
     vadr: list[int] = []
     nq = nv = 0

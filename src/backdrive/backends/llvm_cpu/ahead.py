@@ -1,4 +1,7 @@
-"""Building a kernel that will be wanted soon while another one is built: tracing is Python, which LLVM leaves free."""
+"""Build a kernel in the background that will be needed soon, while another one is built.
+
+Tracing is Python and holds the interpreter lock; LLVM releases it. So one kernel is traced while another is compiled.
+"""
 
 from __future__ import annotations
 
@@ -11,20 +14,21 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-HEAD_START = 0.02  # s, of the kernel that is wanted at once: it is to be traced first
+HEAD_START = 0.02
+"""Delay (s) before a background build starts, so that the kernel that is needed at once is traced first."""
 
 _building: set[threading.Thread] = set()
 
 
 def ahead(build: Callable[[], T]) -> Future[T]:
-    """Call `build` in the background."""
+    """Call `build` in a thread of its own. The future has its result, or the exception that it raised."""
     future: Future[T] = Future()
 
     def work() -> None:
         time.sleep(HEAD_START)
         try:
             future.set_result(build())
-        except BaseException as error:  # whoever asks for the result gets it
+        except BaseException as error:  # raised again where the result is asked for
             future.set_exception(error)
         finally:
             _building.discard(thread)
@@ -36,7 +40,7 @@ def ahead(build: Callable[[], T]) -> Future[T]:
 
 
 def _finish() -> None:
-    """No thread survives a fork, and a child must not find LLVM in the middle of something."""
+    """Wait before a fork: threads do not survive it, and the child would inherit LLVM in an inconsistent state."""
     for thread in list(_building):
         if thread is not threading.current_thread():
             thread.join()

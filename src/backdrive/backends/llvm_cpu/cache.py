@@ -1,13 +1,13 @@
-"""Compiled kernels on disk.
+"""The cache of compiled kernels on disk.
 
-A kernel's key is a hash over everything that its machine code depends on: this package's own source, the kernel's
-name and options, the model (of specialised kernels), the processor and LLVM. A cached kernel needs no tracing. The file
-under that key names the hash of the LLVM IR that was traced, under which the machine code is kept: after a change of
-the source, a kernel whose LLVM IR did not change is traced again, but not compiled.
+There are two levels. The key of a kernel is a hash of everything that its machine code depends on: this package's own
+source, the kernel's name and options, the model (of specialised kernels), the processor and LLVM's version. The file
+under that key is a link: it names the hash of the kernel's LLVM IR, under which the machine code is kept. A kernel that
+has a link is not traced at all. After a change of the source it is traced, but only compiled if its LLVM IR changed.
 
-Machine code is only taken from a place that nobody else can write to: the directory and the file must belong to this
-user and be writable by no one else; otherwise the cache is not used, and a warning says so. Every file carries its
-key and a checksum, and is written under another name first: a truncated, corrupted or foreign file is compiled anew.
+Machine code is only loaded from a directory and a file that belong to this user and that nobody else can write to;
+otherwise the cache is not used, and a warning says so. Every file carries its key and a checksum and is written under a
+temporary name first, so a truncated, corrupted or foreign file is detected, and the kernel is compiled again.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 _MAGIC = b"backdrive kernel 1\n"
+# The part of the package's source that traced code may depend on.
 _SOURCES = (
     "ir/**/*.py", "backends/**/*.py", "schema/**/*.py", "model/**/*.py", "physics/**/*.py", "piles/**/*.py",
     "control/boxqp.py", "control/formulas.py", "control/riccati.py",
@@ -32,14 +33,19 @@ _SOURCES = (
 
 
 @dataclass(frozen=True)
-class Entry:
-    code: bytes  # an object file
-    scratch: Any  # size of the scratch memory: an expression of the integer arguments
-    operations: int  # SIMD instructions, about
+class CompiledKernel:
+    """A compiled kernel."""
+
+    code: bytes
+    """An object file."""
+    scratch: Any
+    """Sizes of its workspaces, as expressions of the integer arguments."""
+    operations: int
+    """Number of SIMD instructions, approximately."""
 
 
 def directory() -> Path:
-    """``$BACKDRIVE_CACHE``, or ``backdrive`` in the user's cache directory."""
+    """The directory of the cache: ``$BACKDRIVE_CACHE``, or ``backdrive`` in the user's cache directory."""
     if path := os.environ.get("BACKDRIVE_CACHE"):
         return Path(path)
     base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
@@ -48,7 +54,7 @@ def directory() -> Path:
 
 @functools.cache
 def _source_hash() -> str:
-    """Over the package's source: any change of physics or compiler makes every cached kernel stale."""
+    """A hash of the package's source: a change of the physics or of the compiler makes every link stale."""
     root = Path(__file__).parents[2]
     digest = hashlib.sha256()
     for path in sorted(p for pattern in _SOURCES for p in root.glob(pattern)):
@@ -57,6 +63,7 @@ def _source_hash() -> str:
 
 
 def key(*parts: Any) -> str:
+    """The key of a kernel that is identified by these parts."""
     import llvmlite.binding as llvm
 
     text = repr((_source_hash(), llvm.llvm_version_info, *parts))
@@ -64,14 +71,14 @@ def key(*parts: Any) -> str:
 
 
 def key_of_code(text: str, *parts: Any) -> str:
-    """The key of machine code by the LLVM IR that it is compiled from, and by what else it depends on."""
+    """The key of machine code: of the LLVM IR that it is compiled from, and of other parts that it depends on."""
     import llvmlite.binding as llvm
 
     return hashlib.sha256(repr((text, llvm.llvm_version_info, *parts)).encode()).hexdigest()
 
 
-def load(key: str, linked: bool = False) -> Entry | None:
-    """The entry of a kernel or of its code, if a sound file of a trusted place has it; linked: no further link counts."""
+def load(key: str, linked: bool = False) -> CompiledKernel | None:
+    """The entry under a key, if there is an intact file for it in a trusted directory; linked: do not follow a link."""
     if not _trusted_directory(create=False):
         return None
     try:
@@ -85,7 +92,7 @@ def load(key: str, linked: bool = False) -> Entry | None:
     return _parse(content, key, linked)
 
 
-def _parse(content: bytes, key: str, linked: bool) -> Entry | None:
+def _parse(content: bytes, key: str, linked: bool) -> CompiledKernel | None:
     start = len(_MAGIC) + 64
     digest = content[len(_MAGIC) : start]
     payload = content[start:]
@@ -98,18 +105,18 @@ def _parse(content: bytes, key: str, linked: bool) -> Entry | None:
             return None
         if "code" in fields:
             return None if linked else load(str(fields["code"]), linked=True)
-        return Entry(code, fields["scratch"], fields["operations"])
+        return CompiledKernel(code, fields["scratch"], fields["operations"])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def store(key: str, entry: Entry) -> None:
-    """Write an entry; a cache that cannot be written is no error."""
+def store(key: str, entry: CompiledKernel) -> None:
+    """Write an entry. It is no error if the cache cannot be written."""
     _write({"key": key, "scratch": entry.scratch, "operations": entry.operations}, entry.code)
 
 
 def store_link(key: str, code: str) -> None:
-    """Note that the kernel of this key has the code of that one."""
+    """Write a link: the kernel with this key has the machine code with the key `code`."""
     _write({"key": key, "code": code}, b"")
 
 
@@ -147,7 +154,7 @@ def _trusted_directory(create: bool) -> bool:
 
 
 def _private(status: os.stat_result) -> bool:
-    """Belongs to this user, and nobody else can write to it."""
+    """Whether a file belongs to this user and nobody else can write to it."""
     if not hasattr(os, "geteuid"):  # Windows: the user's profile directory is private by default
         return True
     return status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)

@@ -1,15 +1,13 @@
-"""From a graph to LLVM IR (text): one function per traced function."""
+"""LLVM IR text of a traced function."""
 
 from __future__ import annotations
 
-import struct
 from typing import Any
 
-import numpy as np
-
+from ...ir.arrays import Storage
 from ...ir.fuse import fuse, live_nodes
 from ...ir.graph import Graph, Node, Region, Value, traced
-from ...ir.memory import Storage
+from .types import LaneTypes
 
 _BINARY = {
     "add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv",
@@ -22,37 +20,14 @@ _COMPARE = {
 _INTRINSIC = {"sqrt": "sqrt", "abs": "fabs", "floor": "floor", "round": "rint"}
 
 
-class Types:
-    """LLVM types for floats of `bits` in registers of `lanes`."""
-
-    def __init__(self, bits: int, lanes: int) -> None:
-        self.bits, self.lanes = bits, lanes
-        self.element = {32: "float", 64: "double"}[bits]
-        vector = f"<{lanes} x {{}}>" if lanes > 1 else "{}"
-        self.of = {"f": vector.format(self.element), "b": vector.format("i1"), "i": "i64", "c": "i1"}
-        self.suffix = (f"v{lanes}" if lanes > 1 else "") + f"f{bits}"
-        self.alignment = {"lanes": min(64, lanes * bits // 8), "rows": bits // 8, "table": bits // 8, "ints": 8}
-        self.memory = {"lanes": self.of["f"], "ints": "i64"} | dict.fromkeys(("rows", "table"), self.element)
-
-    def constant(self, x: Any, type: str) -> str:
-        if type == "i":
-            return str(int(x))
-        if type in "bc":
-            word = "true" if x else "false"
-            return word if type == "c" or self.lanes == 1 else f"splat (i1 {word})"
-        number = float(np.float32(x)) if self.bits == 32 else float(x)
-        word = "0x" + struct.pack(">d", number).hex().upper()
-        return word if self.lanes == 1 else f"splat ({self.element} {word})"
-
-
 class FunctionEmitter:
-    """Writes the body of one traced function.
+    """Emits the body of one function from its graph.
 
-    Names in the text: ``%t7`` node 7, ``%q`` argument or array q, ``%q.2`` lane 2's row of q, ``%x9`` temporaries.
-    `numbers`: the constants of the module, collected here.
+    Names in the text: ``%t7`` is node 7, ``%q`` the argument or array q, ``%q.2`` the row of lane 2 in q, ``%x9`` a
+    temporary. numbers: the table of constants of the module, to which this function adds its own.
     """
 
-    def __init__(self, graph: Graph, types: Types, numbers: dict[str, int]) -> None:
+    def __init__(self, graph: Graph, types: LaneTypes, numbers: dict[str, int]) -> None:
         self.graph, self.types, self.numbers = graph, types, numbers
         self.lines: list[str] = []
         self.declarations: set[str] = set()
@@ -91,8 +66,8 @@ class FunctionEmitter:
         word = self.types.constant(x, type)
         if type != "f" or self.types.lanes == 1 or x == 0:
             return word
-        # Loaded as a whole register where it is used: arithmetic then takes it as a memory operand, while LLVM would
-        # broadcast a constant by an instruction of its own.
+        # A constant is loaded as a whole register where it is used, so that arithmetic takes it as a memory operand.
+        # For a constant in the instruction, LLVM would emit a separate broadcast.
         vector, index = self.types.of["f"], self.numbers.setdefault(word, len(self.numbers))
         address = f"getelementptr ({vector}, ptr @numbers, i64 {index})"
         return self._define(f"load {vector}, ptr {address}, align {self.types.alignment['lanes']}")
@@ -139,10 +114,10 @@ class FunctionEmitter:
                 position += 1
 
     def _row_block(self, nodes: list[int], position: int) -> int:
-        """The number of lanes, if so many nodes from here on load or store consecutive elements of rows; else 0.
+        """The number of nodes, starting at a position, that load or store a block of consecutive elements of rows.
 
-        They then are one square block, moved by whole registers and transposed. Padded rows have whole blocks always:
-        there, as many nodes as there are.
+        As many elements as lanes form a square block, which is moved by whole registers and transposed. Padded rows
+        allow that for fewer elements, too. 0 if there is no such block.
         """
         lanes = self.types.lanes
         first = self.graph.nodes[nodes[position]]
@@ -174,7 +149,7 @@ class FunctionEmitter:
                 self._line(f"store {vector} {value}, ptr {row}, align {align}")
 
     def _transpose(self, values: list[str], results: list[str] | None = None) -> list[str]:
-        """As many registers as lanes, transposed: halves of blocks are exchanged, for blocks of all sizes."""
+        """Transpose as many registers as lanes: exchange the off-diagonal quarters of blocks of all sizes."""
         lanes, vector = self.types.lanes, self.types.of["f"]
         size = lanes // 2
         while size:
@@ -209,7 +184,7 @@ class FunctionEmitter:
             getattr(self, "_emit_" + op)(result, args, type)
 
     def _fused_multiply_add(self, op: str, args: tuple, product: int, result: str) -> None:
-        """a b + c, and with signs: a b - c = fma(a, b, -c), c - a b = fma(-a, b, c)."""
+        """a b + c = fma(a, b, c), a b - c = fma(a, b, -c) or c - a b = fma(-a, b, c); args[product] is a b."""
         vector = self.types.of["f"]
         a, b = self._floats(args[product].node.args)
         c = self._operand(args[1 - product], "f")
@@ -264,7 +239,7 @@ class FunctionEmitter:
         self._broadcast(self._define(f"sitofp i64 {self._operand(args[0], 'i')} to {self.types.element}"), result)
 
     def _emit_odd(self, result: str, args: tuple, type: str) -> None:
-        """args[1] where bit 0 of the mantissa of args[0] is set, else args[2]."""
+        """args[1] in the lanes where bit 0 of the mantissa of args[0] is set, args[2] in the others."""
         word = self._shifted_bit(args[0], 0)
         vector, integers = self.types.of["f"], self._integers()
         mask = self._define(f"icmp slt {integers} {word}, {self._integer(0)}")
@@ -272,7 +247,7 @@ class FunctionEmitter:
         self._define(f"select {self.types.of['b']} {mask}, {vector} {a}, {vector} {b}", result)
 
     def _emit_flip(self, result: str, args: tuple, type: str) -> None:
-        """-args[1] where bit 1 of the mantissa of args[0] (plus args[2]) is set, else args[1]."""
+        """-args[1] in the lanes where bit 1 of the mantissa of args[0], plus args[2], is set; args[1] in the others."""
         integers, vector, bits = self._integers(), self.types.of["f"], self.types.bits
         word = self._shifted_bit(args[0], 1, args[2])
         sign = self._define(f"and {integers} {word}, {self._integer(1 << (bits - 1))}")
@@ -280,7 +255,7 @@ class FunctionEmitter:
         self._define(f"bitcast {integers} {self._define(f'xor {integers} {x}, {sign}')} to {vector}", result)
 
     def _emit_power(self, result: str, args: tuple, type: str) -> None:
-        """2ᵏ, where k is in the lowest bits of the mantissa of args[0]: it becomes the exponent."""
+        """2ᵏ, where k is in the lowest bits of the mantissa of args[0]: they are shifted into the exponent."""
         integers, vector = self._integers(), self.types.of["f"]
         mantissa, one = {64: (52, 1023 << 52), 32: (23, 127 << 23)}[self.types.bits]
         word = self._define(f"bitcast {vector} {self._operand(args[0], 'f')} to {integers}")
@@ -289,7 +264,7 @@ class FunctionEmitter:
         self._define(f"bitcast {integers} {power} to {vector}", result)
 
     def _shifted_bit(self, x: Any, bit: int, plus: int = 0) -> str:
-        """The bits of x (plus an integer), with the given one in the place of the sign."""
+        """The bits of x, plus an integer, shifted left until the given bit is the sign."""
         integers = self._integers()
         word = self._define(f"bitcast {self.types.of['f']} {self._operand(x, 'f')} to {integers}")
         if plus:

@@ -1,4 +1,4 @@
-"""Running a kernel over a batch, split over threads. The environments are independent, so the split changes no bit."""
+"""Run a kernel over a batch, split over threads. Environments are independent, so the split does not change results."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .kernel import Executable, Number, Picked, Rows
+from ..base import Executable, Number, Picked, Rows
 
 _local = threading.local()
 _pool: ThreadPoolExecutor | None = None
@@ -21,11 +21,11 @@ _pool_lock = threading.Lock()
 
 
 def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]) -> None:
-    """Run over environments 0 ... batch - 1.
+    """Run a kernel for environments 0 ... batch - 1.
 
-    `values`: for Rows (address, stride between environments, stride between times; in elements), for Picked (address,
-    stride, address of the indices), for Packs, Table and Ints an address, for Integer an int, for Number a float. The
-    caller answers for the shapes.
+    values, by the argument's name: of Rows (address, stride between environments, stride between times, in elements),
+    of Picked (address, stride, address of the indices), of Packs, Table and Ints an address, of Integer an int, of
+    Number a float. Shapes are not checked.
     """
     block = _block(executable, values)
     scratch = executable.scratch_bytes(tuple([values[name] for name in executable.integers]))
@@ -51,7 +51,7 @@ def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]
 
 
 def _block(executable: Executable, values: dict[str, Any]) -> Any:
-    """The arguments as the kernel's entry wants them: words of eight bytes."""
+    """The arguments as a block of words, as the kernel's entry point expects them."""
     words: list[int] = []
     for name, kind in executable.layout:
         if kind is Rows or kind is Picked:
@@ -65,6 +65,7 @@ def _block(executable: Executable, values: dict[str, Any]) -> Any:
 
 @functools.lru_cache(64)
 def float_bits(x: float) -> int:
+    """The word of a `Number`: the bits of a float64 as an integer."""
     return struct.unpack("q", struct.pack("d", x))[0]
 
 
@@ -78,8 +79,9 @@ def scratch_memory(size: int) -> int:
 
 
 def _submit(threads: int, function: Callable[[int], None], k: int) -> Future:
+    """Call function(k) in the thread pool, which is replaced by a larger one if it has too few threads."""
     global _pool
-    with _pool_lock:  # also around submit(): another caller may want a larger pool, and close this one
+    with _pool_lock:  # also around submit(): another caller may replace this pool by a larger one
         if _pool is None or _pool._max_workers < threads - 1:
             if _pool is not None:
                 _pool.shutdown(wait=False)
@@ -88,7 +90,7 @@ def _submit(threads: int, function: Callable[[int], None], k: int) -> Future:
 
 
 def _finish(futures: list[Future]) -> None:
-    """Wait, also if the user interrupts: the threads write to memory that the caller may free."""
+    """Wait for all threads, even if the user interrupts: they write to memory that the caller may free."""
     interrupt = None
     while True:
         try:
@@ -101,7 +103,7 @@ def _finish(futures: list[Future]) -> None:
 
 
 def _forget_pool() -> None:
-    """Threads do not survive a fork: the child makes its own."""
+    """Drop the thread pool in a forked child, which has none of its threads."""
     global _pool, _pool_lock
     _pool, _pool_lock = None, threading.Lock()
 

@@ -1,4 +1,4 @@
-"""The host processor: what LLVM should compile for, and how many lanes a register has."""
+"""The processor that LLVM compiles for, and the number of lanes of its registers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import llvmlite.binding as llvm
 
-# llvmlite is imported where it is used: loading it takes longer than the rest of the package.
+# llvmlite is imported inside functions, because loading it takes longer than loading the rest of the package.
 
 
 @dataclass(frozen=True)
 class Target:
+    """A processor, in LLVM's terms, and the width of its widest SIMD registers."""
+
     triple: str
     cpu: str
     features: str
@@ -25,10 +27,11 @@ class Target:
 
     @property
     def flushes_denormals(self) -> bool:
-        """x86 has the MXCSR register: denormals (17 to 60 times slower than other numbers) can be flushed to zero."""
+        """Whether denormals, 17 to 60 times slower than other numbers, can be flushed to zero (x86: MXCSR)."""
         return self.triple.startswith(("x86_64", "i686"))
 
     def machine(self) -> llvm.TargetMachine:
+        """LLVM's code generator for this processor."""
         import llvmlite.binding as llvm
 
         return llvm.Target.from_triple(self.triple).create_target_machine(
@@ -38,10 +41,11 @@ class Target:
 
 @functools.cache
 def host() -> Target:
+    """The processor that this process runs on."""
     import llvmlite.binding as llvm
 
-    # Loop strength reduction takes three quarters of the time to compile rolled kernels, for no gain: addresses are
-    # sums of few terms already. LLVM has no switch for it but this one, for the whole process.
+    # Loop strength reduction would take three quarters of the compile time of rolled kernels and gain nothing, because
+    # addresses are sums of few terms already. LLVM can only switch it off for the whole process.
     llvm.set_option("backdrive", "-disable-lsr")
     llvm.initialize_native_target()
     llvm.initialize_native_asmprinter()

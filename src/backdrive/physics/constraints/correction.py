@@ -1,45 +1,68 @@
-"""How positions are corrected in a step: π, of which contact makes p = A⁻¹ Jᵀ π, the motion that is forgotten.
+"""The correction of positions in a step: impulses π, of which p = A⁻¹ Jᵀ π is a motion that is used once and discarded.
 
-Equations are met, what has penetrated comes out by a part each step; which rows push is found by pivoting.
+Equations are satisfied, and every penetration is reduced by a part `erp` of it. A contact or limit only pushes: which
+of them do is found by pivoting.
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...ir import Scalar, carry, clip, loop, maximum, memory, select, to_float, when, while_any
+from ...ir import (
+    Index,
+    Mask,
+    Scalar,
+    ScalarArray,
+    carry,
+    clip,
+    loop,
+    maximum,
+    memory,
+    select,
+    to_float,
+    when,
+    while_any,
+)
 from ...schema.layout import EqualityKind
-from ..math.linear import TILE, factor_lu, multiply, solve_lu
-from .delassus import INFINITE, NO_MODE, ContactProblem
+from ..math.linear import factor_lu, solve_lu
+from ..solvers.active_set import INFINITE, NO_ACTIVE_SET
+from .problem import ContactProblem
 
-REACH = 0.05  # m or rad: equations that are violated by more are corrected by so much a step,
-DAMPING = 1.0  # and then with this softness, as a part of the inverse mass
-ENOUGH = 1e-9  # of the fastest correction: what is slower by less is fast enough
-PATIENCE = 3.0  # so often corrections may get worse before they are sought one by one,
-TURNS = 4  # and at most so many turns for each row
+# An equation is corrected by at most this much (m or rad) in one step, however large its violation.
+REACH = 0.05
+
+# The compliance of an equation that is violated by REACH, relative to the inverse mass it acts on.
+DAMPING = 1.0
+
+# A row that comes out more slowly than asked by less than this part of the fastest correction is fast enough.
+SPEED_TOLERANCE = 1e-9
+
+# Block pivoting may fail to reduce the number of wrong rows this many times in a row; then rows pivot one by one.
+PATIENCE = 3.0
+
+# Pivoting takes at most this many iterations per row of the problem.
+ITERATIONS_PER_ROW = 4
 
 
-def is_equation(problem: ContactProblem, r: Any) -> Any:
-    """Whether row r is an equation (mask)."""
+def is_equation(problem: ContactProblem, r: Index) -> Mask:
+    """Whether row r has no bounds."""
     return (problem.low[r] <= -INFINITE) & (problem.high[r] >= INFINITE)
 
 
-def correction_matrix(problem: ContactProblem, pushes: Any) -> None:
-    """W of the rows that correct positions (pushes [n]: 1 there, else 0), factored, in B.
+def factor_correction(problem: ContactProblem, pushes: ScalarArray) -> None:
+    """Factor W + R of the rows that correct positions (pushes [n]: 1 or 0), in `delassus.B`; other rows have π = 0.
 
-    Equations are damped: two that nearly contradict each other, as rods in one line that are too short, would otherwise
-    move bodies as far as it takes to find a place that is right for both.
+    Equations are damped. Otherwise two that nearly contradict each other, such as two rods in one line that are both
+    too short, would move bodies as far as it takes to satisfy both.
     """
-    n, B = problem.count, problem.B
-    problem.factored[0] = NO_MODE
+    n, W, B = problem.count, problem.delassus.W, problem.delassus.B
+    problem.factored[0] = NO_ACTIVE_SET
     for r in loop(n):
-        row, source = B.at(r * n), problem.W.at(r * n)
+        row, source = B.at(r * n), W.at(r * n)
         counts = pushes[r] > 0.5
         for c in loop(n):
             row[c] = select(counts & (pushes[c] > 0.5), source[c], 0.0)
-        row[r] = row[r] + select(counts, problem.extra[r], 1.0)
+        row[r] = row[r] + select(counts, problem.compliance[r], 1.0)
     constraints = problem.constraints
-    for i in loop(constraints.head("nequality")):  # the first rows
+    for i in loop(constraints.head("nequality")):  # equations are the first rows
         kind, support = constraints.equality(i)
         for each in EqualityKind:
             for _ in when(kind == int(each)):
@@ -49,47 +72,53 @@ def correction_matrix(problem: ContactProblem, pushes: Any) -> None:
 
 
 def reachable(error: Scalar) -> Scalar:
-    """The part of a violation that is corrected in one step: contradictory equations must not throw bodies."""
+    """The part of an equation's violation that one step corrects: contradictory equations must not throw bodies."""
     return clip(error, -REACH, REACH)
 
 
 def damping(violation: Scalar) -> Scalar:
-    """Of an equation, as a part of the inverse mass: none where it holds, as Levenberg's method has it (1944)."""
+    """The compliance of an equation, relative to the inverse mass; zero where it is satisfied (Levenberg 1944)."""
     return (DAMPING / REACH**2) * violation * violation
 
 
-def correct(problem: ContactProblem, erp: float, left: Scalar, correction: Any, pushes: Any) -> None:
-    """π with J A⁻¹ Jᵀ π = -violation / left for equations; of what has penetrated each comes out by at least a part
-    `erp` of it, π >= 0, and by no more where it is pushed: `pushes` (1, else 0).
+def correct(
+    problem: ContactProblem, erp: float, duration: Scalar, correction: ScalarArray, pushes: ScalarArray
+) -> None:
+    """Find π [n] (`correction`), with J A⁻¹ Jᵀ π = -violation / duration for equations; duration: of the substep, s.
 
-    Contacts only push: of two at nearly one place, one deeper, equations would turn the body until both were right.
-    Guess who pushes; let go who would pull, and let push who comes out too slowly, all at once as long as that leaves
-    fewer of them, else one by one, which always ends (block principal pivoting, Júdice and Pires 1994).
+    Penetrations are complementary: each is reduced by at least a part `erp`, π ≥ 0, and by exactly that part where
+    π > 0, which is where `pushes` [n] is 1. If penetrations were equations, of two contacts at nearly the same place,
+    one of them deeper, one would pull and turn the body.
+
+    Guess which rows push; then remove those that pull and add those that come out too slowly: all of them as long as
+    their number falls, otherwise one at a time, which terminates (block principal pivoting, Júdice and Pires 1994).
     """
-    n, most = problem.count, problem.constraints.nimpulse + TILE
+    n, most = problem.count, problem.capacity
     speed, wrong = memory(most), memory(most)
     going, fewest, patience = (memory(1) for _ in range(3))
     going[0], fewest[0], patience[0] = 1.0, INFINITE, PATIENCE
-    number, last, least = carry(1), carry(1), carry(1)
-    least[0] = 0.0
+    number, last, tolerance = carry(1), carry(1), carry(1)
+    tolerance[0] = 0.0
     for r in loop(n):
         deep = ~is_equation(problem, r) & (problem.violation[r] < 0.0)
         pushes[r] = select(deep | is_equation(problem, r), 1.0, 0.0)
-        least[0] = maximum(least[0], select(deep, -ENOUGH * erp / left * problem.violation[r], 0.0))
-    for _ in while_any(lambda: going[0] > 0.0, TURNS * n):
-        correction_matrix(problem, pushes)
+        tolerance[0] = maximum(
+            tolerance[0], select(deep, -SPEED_TOLERANCE * erp / duration * problem.violation[r], 0.0)
+        )
+    for _ in while_any(lambda: going[0] > 0.0, ITERATIONS_PER_ROW * n):
+        factor_correction(problem, pushes)
         for r in loop(n):
-            rate = select(is_equation(problem, r), 1.0 / left, erp / left)
+            rate = select(is_equation(problem, r), 1.0 / duration, erp / duration)
             correction[r] = select(pushes[r] > 0.5, -rate * problem.violation[r], 0.0)
-        solve_lu(problem.B, n, correction)
+        solve_lu(problem.delassus.B, n, correction)
         for r in loop(n):
             speed[r] = 0.0
-        multiply(problem.W, n, correction, speed)
+        problem.delassus.apply(correction, speed, n)
         number[0], last[0] = 0.0, -1.0
         for r in loop(n):
-            pushing, pushed = pushes[r] > 0.5, speed[r] + erp / left * problem.violation[r]
-            slow = ~pushing & (problem.violation[r] < 0.0) & (pushed < -least[0])  # equations always push
-            pulls = pushing & ~is_equation(problem, r) & (problem.diagonal[r] * correction[r] < -least[0])
+            pushing, excess = pushes[r] > 0.5, speed[r] + erp / duration * problem.violation[r]
+            slow = ~pushing & (problem.violation[r] < 0.0) & (excess < -tolerance[0])  # equations always push
+            pulls = pushing & ~is_equation(problem, r) & (problem.diagonal[r] * correction[r] < -tolerance[0])
             wrong[r] = select(slow | pulls, 1.0, 0.0)
             number[0] = number[0] + wrong[r]
             last[0] = select(wrong[r] > 0.5, to_float(r), last[0])
@@ -98,6 +127,6 @@ def correct(problem: ContactProblem, erp: float, left: Scalar, correction: Any, 
         patience[0] = select(fewer, PATIENCE, patience[0] - 1.0)
         fewest[0] = select(fewer, number[0], fewest[0])
         for r in loop(n):
-            turns = (wrong[r] > 0.5) & (together | (last[0] == to_float(r)))
-            pushes[r] = select(turns, 1.0 - pushes[r], pushes[r])
+            pivots = (wrong[r] > 0.5) & (together | (last[0] == to_float(r)))
+            pushes[r] = select(pivots, 1.0 - pushes[r], pushes[r])
         going[0] = number[0]

@@ -1,48 +1,72 @@
-"""The tables that say what constrains a model's motion: pairs of shapes, limits, loops, and the joints on their ways.
+"""The tables that tell a kernel what constrains a model's motion: pairs of shapes, limits, friction, equations.
 
-A constraint pushes on a link a and with the opposite force on a link b. What moves then are the joints on the ways from
-a and b to the roots; from where the ways meet, they are common (`support`). A root that moves freely (a free joint, in
-2D a planar one) is loose: seen in its own axes, its coordinates are those of motions themselves, and a way may end with
-it. Links are given by their records in arrays over links: 0 is the world.
+A constraint acts on a link a, and with the opposite wrench on a link b. The joints that move are those on the chains
+from a and b to the roots of their trees; from the first common ancestor on, the chains are the same. All that is the
+constraint's `support`. A root that moves freely (by a free joint, in 2D a planar one) is floating: in its own axes its
+coordinates are the components of a twist, so it is not listed joint by joint. Links are given by their records in
+arrays over links: 0 is the world.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...model.shapes import BOUND, SHAPE_KINDS
 from ...schema import layout
 from ...schema.layout import NV, Kind, ShapeKind
-from ..geometry.bounds import BOUND, bound_factors, extent
-from ..geometry.collision import PAIRS
+from ..geometry.narrow_phase import sorted_pairs
 
+if TYPE_CHECKING:
+    from ...model import Model
+
+# The first integers of the table, by name.
 HEAD = (
-    "shape", "pair", "limit", "friction", "equality", "path",  # where these tables start
+    "shape", "pair", "limit", "friction", "equality", "path",  # where the records of each start, in the integers
     "shape_constants", "limit_constants", "friction_constants", "equality_constants",  # in the model's constants
     "bound", "contact",  # in the floats
-    "nlimit", "nfriction", "nequality",
+    "nlimit", "nfriction", "nequality",  # how many there are
 )  # fmt: skip
-GROUP = 3  # of a kind of pairs: first pair, one past the last, first slot
-# a: link, root, start of its way, single coordinates of its own on it, first coordinate of a loose root at its end or
-# -1; the same of b; single coordinates that are common, and the loose root at the end of these.
+
+# Integers of a kind of pairs: its first pair, one past its last, its first slot.
+GROUP = 3
+
+# Integers of a support, the fields of `rows.Support`. For each of a and b: the link, its root, where the coordinates of
+# its chain are listed, how many single coordinates only its chain has, and the first coordinate of a floating root at
+# the end of these (-1: none). Then: how many single coordinates both chains have, and the floating root at their end.
 SUPPORT = 12
-SHAPE = 7  # link; offset and count of vertices, faces, edges
-PAIR = 2 + SUPPORT  # shapes a and b
-JOINT = 3 + SUPPORT  # link, its coordinate in q, its kind; of limits and joint friction
-EQUALITY = 1 + SUPPORT  # kind
-LOOSE = {2: Kind.PLANAR, 3: Kind.FREE}  # joints of loose roots
-CONTACT = (
-    2  # of every pair: the smaller shape's radius (m); which surface the force acts on: 1/2 a's, -1/2 b's, 0 midway
-)
-INVERSE_MASS = 2  # of every link: 1 / kg, 1 / (kg m²)
+
+# Integers of a shape: its link; offset and count of the vertices, faces and edges of its hull.
+SHAPE = 7
+
+# Integers of a pair: its shapes a and b, and the support.
+PAIR = 2 + SUPPORT
+
+# Integers of a joint with a limit or with friction: its link, its coordinate in q, its kind, and the support.
+JOINT = 3 + SUPPORT
+
+# Integers of an equation: its kind, and the support.
+EQUALITY = 1 + SUPPORT
+
+# The joint of a floating root, by the dimension of the world.
+FLOATING = {2: Kind.PLANAR, 3: Kind.FREE}
+
+# Floats of a pair: the radius of the smaller shape (m); the surface on which forces act: 1/2 a's, -1/2 b's, 0 midway.
+CONTACT = 2
+
+# Floats of a link: 1/mass (1/kg) and 1/inertia (1/(kg m²)).
+INVERSE_MASS = 2
 
 
-class Tables(NamedTuple):
-    """ints, floats: tables for the kernel (floats: INVERSE_MASS of every link, BOUND of the shapes, CONTACT of the
-    pairs, hulls). nslot: contacts that there can be; pair_of_slot: the pair of each.
-    nsingle: other rows that there can be. kinds: the kinds of pairs that occur (their places in PAIRS). grounded: the
-    second shape of every pair belongs to the world.
+class ConstraintTables(NamedTuple):
+    """The tables of a model's constraints.
+
+    ints: HEAD; GROUP of every kind of pairs; the records of shapes, pairs, limits, frictions and equations; the
+    coordinates of v on the chains. floats: INVERSE_MASS of every link, BOUND of every shape, CONTACT of every pair, the
+    hulls. nslot: how many contact points there can be; pair_of_slot [nslot]. nsingle: how many other rows there can be.
+    kinds: the kinds of pairs that occur, as positions in `sorted_pairs`. grounded: the second shape of every pair
+    belongs to the world.
     """
 
     ints: np.ndarray
@@ -54,7 +78,7 @@ class Tables(NamedTuple):
     grounded: bool
 
 
-def constraint_tables(model: Any) -> Tables | None:
+def constraint_tables(model: Model) -> ConstraintTables | None:
     """The tables of a model; None if nothing constrains its motion."""
     if not (model.npair or model.nlimit or model.nfriction or model.nequality):
         return None
@@ -64,20 +88,20 @@ def constraint_tables(model: Any) -> Tables | None:
     widths = (SHAPE, PAIR, JOINT, JOINT, EQUALITY)
     lengths = [w * n for w, n in zip(widths, (model.nshape, model.npair, *counts[1:], model.nequality), strict=True)]
     starts = len(HEAD) + len(groups) + np.cumsum([0, *lengths])
-    paths = Paths(model, int(starts[-1]))
+    chains = Chains(model, int(starts[-1]))
     links = model.shape_link.tolist()
     masses = _inverse_masses(model).ravel()
     bounds, contacts = _bounds(model), _contacts(model)
     before = len(masses) + len(bounds) + len(contacts)
     hulls = model.shape_hull + before * np.array([1, 0, 1, 0, 1, 0])  # offsets and counts
     shapes = np.column_stack([model.shape_link + 1, hulls])
-    pairs = [[a, b, *paths.support(links[a], links[b])] for a, b in model.pairs.tolist()]
+    pairs = [[a, b, *chains.support(links[a], links[b])] for a, b in model.pairs.tolist()]
     limits, frictions = (
-        [[i + 1, model.qadr[i], model.kind[i], *paths.support(i, int(model.parent[i]))] for i in joints.tolist()]
+        [[i + 1, model.qadr[i], model.kind[i], *chains.support(i, int(model.parent[i]))] for i in joints.tolist()]
         for joints in (model.limit_link, model.friction_link)
     )
     ends = zip(model.equality_kind.tolist(), model.equality_link.tolist(), strict=True)
-    equalities = [[kind, *paths.support(a, b)] for kind, (a, b) in ends]
+    equalities = [[kind, *chains.support(a, b)] for kind, (a, b) in ends]
     head = [
         *starts,
         layout.shape_start(*sizes), layout.limit_start(*sizes, *counts[:1]),
@@ -85,20 +109,21 @@ def constraint_tables(model: Any) -> Tables | None:
         len(masses), len(masses) + len(bounds), model.nlimit, model.nfriction, model.nequality,
     ]  # fmt: skip
     parts = [np.array(part, dtype=np.int64).ravel() for part in (shapes, pairs, limits, frictions, equalities)]
-    ints = np.concatenate([head, groups, *parts, paths.dofs]).astype(np.int64)
+    ints = np.concatenate([head, groups, *parts, chains.dofs]).astype(np.int64)
     floats = np.concatenate([masses, bounds, contacts, model.hull_geometry])
     nsingle = model.nlimit + model.nfriction + model.nequality
     grounded = all(links[b] < 0 for _, b in model.pairs.tolist())
-    return Tables(ints, floats, len(pair_of_slot), np.array(pair_of_slot, dtype=np.int64), nsingle, kinds, grounded)
+    slots = np.array(pair_of_slot, dtype=np.int64)
+    return ConstraintTables(ints, floats, len(slots), slots, nsingle, kinds, grounded)
 
 
-def _groups(model: Any) -> tuple[list[int], list[int], tuple[int, ...]]:
-    """Where the pairs of every kind stand, the pair of each slot, and the kinds that occur."""
+def _groups(model: Model) -> tuple[list[int], list[int], tuple[int, ...]]:
+    """GROUP of every kind of pairs, flat; the pair of every slot; and the kinds that occur."""
     kinds = [tuple(model.shape_kind[pair]) for pair in model.pairs]
     groups: list[int] = []
     pair_of_slot: list[int] = []
     present, pair = [], 0
-    for number, (kind, entry) in enumerate(sorted(PAIRS[model.dim].items())):
+    for number, (kind, entry) in enumerate(sorted_pairs(model.dim)):
         count = kinds.count(kind)
         groups += [pair, pair + count, len(pair_of_slot)]
         pair_of_slot += [p for p in range(pair, pair + count) for _ in range(entry.slots)]
@@ -106,17 +131,21 @@ def _groups(model: Any) -> tuple[list[int], list[int], tuple[int, ...]]:
         if count:
             present.append(number)
     if pair != len(kinds):
-        raise AssertionError("the model has pairs of shapes that collision does not know")
+        raise AssertionError("the model has a pair of shapes of kinds that collision has no functions for")
     return groups, pair_of_slot, tuple(present)
 
 
-class Paths:
-    """The ways from links to the roots: the coordinates of v on them, from the link upwards; a table from `start`."""
+class Chains:
+    """The chains of joints from links to their roots, as lists of coordinates of v, from the link inward.
 
-    def __init__(self, model: Any, start: int) -> None:
-        self.table, self.model, self.parent = start, model, model.parent
+    dofs: all lists, one after the other; in the table of integers they start at `table`. start, count: where the list
+    of every link starts in `dofs`, and how long it is.
+    """
+
+    def __init__(self, model: Model, table: int) -> None:
+        self.table, self.model, self.parent = table, model, model.parent
         self.start: list[int] = []
-        self.count: list[int] = []  # coordinates on the way of each link
+        self.count: list[int] = []
         self.dofs: list[int] = []
         for i, kind in enumerate(model.kind):
             above = int(model.parent[i])
@@ -127,11 +156,13 @@ class Paths:
             self.count.append(len(own) + len(rest))
 
     def root(self, i: int) -> int:
+        """The root of link i's tree; -1 for the world."""
         while i >= 0 and self.parent[i] >= 0:
             i = int(self.parent[i])
         return i
 
     def ancestors(self, i: int) -> list[int]:
+        """Link i and its ancestors, from the link inward."""
         chain = []
         while i >= 0:
             chain.append(i)
@@ -139,48 +170,53 @@ class Paths:
         return chain
 
     def floating(self, i: int) -> int:
-        """The first coordinate of the root of link i's tree, if it is loose; else -1."""
+        """The first coordinate of the root of link i's tree, if it is floating; else -1."""
         root = self.root(i)
-        return int(self.model.vadr[root]) if root >= 0 and self.model.kind[root] == LOOSE[self.model.dim] else -1
+        return int(self.model.vadr[root]) if root >= 0 and self.model.kind[root] == FLOATING[self.model.dim] else -1
 
-    def stretch(self, i: int, count: int, to_root: bool) -> list[int]:
-        """Of `count` coordinates of the way from link i, the last possibly those of a loose root: single ones; root."""
+    def segment(self, i: int, count: int, to_root: bool) -> list[int]:
+        """Of `count` coordinates of link i's chain: how many are single ones, and the floating root at their end or -1.
+
+        to_root: the coordinates end at the root.
+        """
         floating = self.floating(i) if to_root else -1
-        return [count - NV[LOOSE[self.model.dim]] if floating >= 0 else count, floating]
+        return [count - NV[FLOATING[self.model.dim]] if floating >= 0 else count, floating]
 
     def support(self, a: int, b: int) -> list[int]:
+        """The SUPPORT integers of a constraint between links a and b (-1: the world)."""
         shared = set(self.ancestors(b))
-        meeting = next((i for i in self.ancestors(a) if i in shared), -1)
-        common = self.count[meeting] if meeting >= 0 else 0
+        ancestor = next((i for i in self.ancestors(a) if i in shared), -1)
+        common = self.count[ancestor] if ancestor >= 0 else 0
         ends: list[int] = []
         for i in (a, b):
             start, count = (self.start[i], self.count[i]) if i >= 0 else (0, 0)
-            ends += [i + 1, self.root(i) + 1, self.table + start, *self.stretch(i, count - common, common == 0)]
-        return [*ends, *self.stretch(meeting, common, True)]
+            ends += [i + 1, self.root(i) + 1, self.table + start, *self.segment(i, count - common, common == 0)]
+        return [*ends, *self.segment(ancestor, common, True)]
 
 
-def _vertices(model: Any, hull: np.ndarray) -> np.ndarray:
+def _vertices(model: Model, hull: np.ndarray) -> np.ndarray:
+    """The vertices of a hull, [n, 3]."""
     start, count = hull[:2]
     return model.hull_geometry[start : start + 3 * count].reshape(-1, 3)
 
 
-def _bounds(model: Any) -> np.ndarray:
+def _bounds(model: Model) -> np.ndarray:
     """BOUND numbers of all shapes, flat."""
     shapes = zip(model.shape_kind, model.shape_hull, strict=True)
-    rows = [bound_factors(ShapeKind(kind), _vertices(model, hull)) for kind, hull in shapes]
+    rows = [SHAPE_KINDS[ShapeKind(kind)].bound_factors(_vertices(model, hull)) for kind, hull in shapes]
     return np.array(rows, dtype=np.float64).reshape(-1, BOUND).ravel()
 
 
-def _contacts(model: Any) -> np.ndarray:
+def _contacts(model: Model) -> np.ndarray:
     """CONTACT numbers of all pairs, flat.
 
-    Between two bodies a force acts midway between the surfaces: momentum is conserved, also before they touch. What
-    the world pushes, it pushes at the surface of the body.
+    A force between two bodies acts midway between their surfaces: angular momentum is conserved, also at a gap. A force
+    between a body and the world acts on the surface of the body.
     """
     start = layout.shape_start(model.nlink, model.nq, model.nu)
     records = model.constants[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
     size = [
-        extent(ShapeKind(kind), record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
+        SHAPE_KINDS[ShapeKind(kind)].bounding_radius(record[layout.SIZE : layout.SIZE + 3], _vertices(model, hull))
         for kind, record, hull in zip(model.shape_kind, records, model.shape_hull, strict=True)
     ]
     link = model.shape_link
@@ -188,8 +224,11 @@ def _contacts(model: Any) -> np.ndarray:
     return np.array(rows, dtype=np.float64).ravel()
 
 
-def _inverse_masses(model: Any) -> np.ndarray:
-    """1/m and 1/I of every link with what it carries, [nlink + 1, 2]; zero for the world. A scale, no more."""
+def _inverse_masses(model: Model) -> np.ndarray:
+    """INVERSE_MASS of every link, [nlink + 1, 2]; zero for the world. They only set scales.
+
+    Links without mass, and links with others fixed to them, count with the mass of their children.
+    """
     records = model.constants[: model.nlink * layout.LINK].reshape(model.nlink, layout.LINK)
     mass = records[:, layout.MASS].copy()
     inertia = records[:, layout.INERTIA : layout.INERTIA + 3].sum(1) / 2.0 + records[:, layout.ARMATURE]

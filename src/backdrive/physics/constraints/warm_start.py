@@ -1,62 +1,63 @@
-"""What is kept from stretch to stretch: the impulses that a solver starts from, and sets of rows and contacts.
+"""What one substep leaves for the next: the impulses that a solver starts from, and sets of contact points.
 
-There are places for all that could ever touch, and few do: nothing here goes over all of them, but once. (The
-adjoint of steps with impacts copies them.)
+There is a slot for every row and contact point that can ever occur, and few of them are used at a time. After the
+initialisation, nothing here loops over all slots. (The adjoint of steps with impacts does, when it copies them.)
 """
 
 from __future__ import annotations
 
-from typing import Any
-
-from ...ir import Scalar, absolute, loop, maximum, memory, select
+from ...ir import Index, IndexArray, Mask, Scalar, ScalarArray, absolute, loop, maximum, memory, select
 from ..math.arrays import zero
 
 
-class Marks:
-    """A set of places in every lane: those with the current stamp. So it is emptied at once."""
+class SlotSet:
+    """A set of slots, in every lane. A slot is in the set if it carries the current stamp: so it is cleared at once."""
 
-    def __init__(self, size: Any) -> None:
+    def __init__(self, size: Index) -> None:
         self._stamp, self._now, self._size = memory(size), memory(1), size
         zero(size, self._stamp)
         self._now[0] = 1.0
 
-    def arrays(self) -> list[tuple[Any, Any]]:
-        """All that there is, with sizes."""
+    def arrays(self) -> list[tuple[ScalarArray, Index]]:
+        """All arrays, with their sizes."""
         return [(self._stamp, self._size), (self._now, 1)]
 
-    def clear(self, where: Any = True) -> None:
+    def clear(self, where: Mask = True) -> None:
         self._now[0] = self._now[0] + select(where, 1.0, 0.0)
 
-    def add(self, place: Any, where: Any = True) -> None:
-        self._stamp[place] = select(where, self._now[0], self._stamp[place])
+    def add(self, slot: Index, where: Mask = True) -> None:
+        self._stamp[slot] = select(where, self._now[0], self._stamp[slot])
 
-    def has(self, place: Any) -> Any:
-        """A mask."""
-        return self._stamp[place] == self._now[0]
+    def has(self, slot: Index) -> Mask:
+        return self._stamp[slot] == self._now[0]
 
 
 class WarmStart:
-    """Those that the rows of the last stretch had, at their places (`System.place`). largest: of them."""
+    """The impulses that the rows of the last substep had, by their slots (`ContactProblem.slot`).
 
-    def __init__(self, size: Any) -> None:
-        self._values, self._there, self.largest, self._size = memory(size), Marks(size), memory(1), size
+    largest [1]: the largest magnitude of these impulses.
+    """
+
+    def __init__(self, size: Index) -> None:
+        self._impulses, self._known, self.largest, self._size = memory(size), SlotSet(size), memory(1), size
         self.largest[0] = 0.0
 
-    def arrays(self) -> list[tuple[Any, Any]]:
-        """All that there is, with sizes."""
-        return [(self._values, self._size), (self.largest, 1), *self._there.arrays()]
+    def arrays(self) -> list[tuple[ScalarArray, Index]]:
+        """All arrays, with their sizes."""
+        return [(self._impulses, self._size), (self.largest, 1), *self._known.arrays()]
 
-    def forget(self, where: Any = True) -> None:
-        self._there.clear(where)
+    def forget(self, where: Mask = True) -> None:
+        self._known.clear(where)
         self.largest[0] = select(where, 0.0, self.largest[0])
 
-    def at(self, place: Any) -> Scalar:
-        return select(self._there.has(place), self._values[place], 0.0)
+    def at(self, slot: Index) -> Scalar:
+        """The impulse of a slot; zero if the last substep had no such row."""
+        return select(self._known.has(slot), self._impulses[slot], 0.0)
 
-    def keep(self, count: Any, places: Any, values: Any, where: Any = True) -> None:
-        """So many impulses, and where they belong."""
+    def keep(self, count: Index, slots: IndexArray, impulses: ScalarArray, where: Mask = True) -> None:
+        """Take over the impulses [count] of rows with these slots [count]."""
         for r in loop(count):
-            place, x = places[r], values[r]
-            self._values[place] = select(where, x, self._values[place])
-            self._there.add(place, where)
+            slot, x = slots[r], impulses[r]
+            self._impulses[slot] = select(where, x, self._impulses[slot])
+            self._known.add(slot, where)
             self.largest[0] = maximum(self.largest[0], select(where, absolute(x), 0.0))

@@ -1,1 +1,11 @@
-"""Shapes in the world, and the contact points of pairs of shapes, with their adjoints."""
+"""Collision detection: contact points between the shapes of a model, and their vector-Jacobian products.
+
+    solids           vocabulary: placed solids, hulls, contact points and their records, pairs of shapes
+    pairs/           the registry of shape pairs, and their narrow phases, one module per family
+    bounds           broad phase
+    narrow_phase     one pair of shapes at the current poses
+    contact_points   the contact points of a model, over slots
+    collision        find and follow contact points, and the adjoint
+
+What a single shape is (sizes, hull, bounding volumes) is in `model.shapes`.
+"""

@@ -4,56 +4,61 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
-from ...ir import Masked, Scalar, is_constant, loop, memory, select, workspace
+from ...ir import Index, IndexArray, Mask, Masked, Scalar, ScalarArray, is_constant, loop, memory, select, workspace
 from .spatial import Vec
 
 
-def zero(n: Any, array: Any, where: Any = True) -> None:
-    """In some lanes (mask)."""
+def zero(n: Index, array: ScalarArray | IndexArray, where: Mask = True) -> None:
+    """array[:n] = 0, in the lanes of the mask `where`."""
     for k in loop(n):
         array[k] = 0.0 if where is True else select(where, 0.0, array[k])
 
 
-def copy(n: Any, source: Any, target: Any, where: Any = True) -> None:
-    """In some lanes (mask)."""
+def copy(n: Index, source: ScalarArray, target: ScalarArray, where: Mask = True) -> None:
+    """target[:n] = source[:n], in the lanes of the mask `where`."""
     for k in loop(n):
         target[k] = source[k] if where is True else select(where, source[k], target[k])
 
 
-def add_to(n: Any, source: Any, target: Any) -> None:
+def add_to(n: Index, source: ScalarArray, target: ScalarArray) -> None:
+    """target[:n] += source[:n]"""
     for k in loop(n):
         target[k] = target[k] + source[k]
 
 
-def axpy(n: Any, h: Scalar, x: Any, y: Any, target: Any) -> None:
-    """target = y + h x"""
+def axpy(n: Index, h: Scalar, x: ScalarArray, y: ScalarArray, target: ScalarArray) -> None:
+    """target[:n] = y[:n] + h x[:n]"""
     for k in loop(n):
         target[k] = y[k] + h * x[k]
 
 
-def local(n: Any, rows: Any) -> Any:
-    """A copy in the workspace: rows are read best as whole blocks."""
+def local(n: Index, rows: ScalarArray) -> ScalarArray:
+    """A copy of a row of the caller's tensors in the workspace: such rows are read fastest as whole blocks."""
     array = workspace(n)
     copy(n, rows, array)
     return array
 
 
-def gradient_memory(constants_bar: Any, size: Any) -> Any:
-    """Where the gradient with respect to constants is summed up, for those that are wanted."""
+def gradient_memory(constants_bar: ScalarArray, size: Index) -> ScalarArray:
+    """Memory in which the cotangent of the constants is summed up, for the elements that `constants_bar` has."""
     total = memory(size)
     return Masked(total, constants_bar.wanted) if isinstance(constants_bar, Masked) else total
 
 
-def accumulate(array: Any, values: Sequence[Scalar]) -> None:
-    """array[k] += values[k], where that is not zero for certain."""
+def all_elements(array: ScalarArray | None) -> ScalarArray | None:
+    """The whole array behind one of which only some elements are wanted: rolled loops write to all of its elements."""
+    return array.array if isinstance(array, Masked) else array
+
+
+def accumulate(array: ScalarArray, values: Sequence[Scalar]) -> None:
+    """array[k] += values[k], except where a value is known to be zero while tracing."""
     for k, x in enumerate(values):
         if not is_constant(x, 0.0):
             array[k] = array[k] + x
 
 
 def split(x: Sequence[Scalar], *sizes: int) -> list[Vec]:
-    """x in parts of these sizes."""
+    """Consecutive parts of x, of the given sizes."""
     ends = list(itertools.accumulate(sizes, initial=0))
     return [tuple(x[a:b]) for a, b in itertools.pairwise(ends)]

@@ -1,18 +1,17 @@
 """Dense linear systems of a size known at run time, one in every lane: LU factors without pivoting, in tiles.
 
 A matrix is an array of n x n numbers, row by row; n is a multiple of TILE. Inner loops run over tiles whose sums stay
-in registers. Rows need no exchange: the systems of `complementarity` are regularised, and their pivots stay positive as
-long as friction does not jam (Painlevé), which shows in the residual.
+in registers. Rows are not exchanged: the systems of `complementarity` are regularised, and their pivots stay positive
+as long as friction does not jam (Painlevé's paradox), which shows in the residual.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from ...ir import Index, Scalar, ScalarArray, carry, loop, subroutine
 
-from ...backends import subroutine
-from ...ir import Scalar, carry, loop
-
+# Rows and columns of a tile.
 TILE = 3
+
 _TILE = [(r, c) for r in range(TILE) for c in range(TILE)]
 
 
@@ -22,22 +21,22 @@ def padded(n: int) -> int:
 
 
 @subroutine("lanes", "i")
-def factor_lu(A: Any, n: Any) -> None:
-    """A = L U in place: L has a unit diagonal, that of U is stored inverted."""
+def factor_lu(A: ScalarArray, n: Index) -> None:
+    """Factor A [n, n] = L U in place. L has a unit diagonal, which is not stored; that of U is stored inverted."""
     total = carry(TILE * TILE)
     rows = TILE * n
     for K in loop(n // TILE):
         k = K * TILE
         upper = A.at(K * rows)  # the rows of tile K
 
-        def gather(target: Any, left: Any, column: Any, K: Any = K) -> None:
-            """total = the tile at `target` - Σ over m < K of the tiles L (in rows `left`) times U (in `column`)."""
+        def gather(target: ScalarArray, left: ScalarArray, column: Index, K: Index = K) -> None:
+            """total = the tile at `target` - Σ over m < K of the tiles of L (in rows `left`) times U (in `column`)."""
             for r, c in _TILE:
                 total[r * TILE + c] = target.at(r * n)[c]
             for m in loop(K):
-                a, b = left.at(m * TILE), A.at(m * rows + column)
-                a = [[a.at(r * n)[x] for x in range(TILE)] for r in range(TILE)]
-                b = [[b.at(x * n)[c] for c in range(TILE)] for x in range(TILE)]
+                of_left, of_upper = left.at(m * TILE), A.at(m * rows + column)
+                a = [[of_left.at(r * n)[x] for x in range(TILE)] for r in range(TILE)]
+                b = [[of_upper.at(x * n)[c] for c in range(TILE)] for x in range(TILE)]
                 for r, c in _TILE:
                     value = total[r * TILE + c]
                     for x in range(TILE):
@@ -76,29 +75,29 @@ def factor_lu(A: Any, n: Any) -> None:
 
 
 @subroutine("lanes", "i", "lanes")
-def solve_lu(A: Any, n: Any, x: Any) -> None:
-    """x <- (L U)⁻¹ x"""
+def solve_lu(A: ScalarArray, n: Index, x: ScalarArray) -> None:
+    """x [n] ← (L U)⁻¹ x, with the factors in A."""
     _substitute(A, n, x, lower=True, transposed=False)
     _substitute(A, n, x, lower=False, transposed=False)
 
 
 @subroutine("lanes", "i", "lanes")
-def solve_lu_transposed(A: Any, n: Any, x: Any) -> None:
-    """x <- (L U)⁻ᵀ x"""
+def solve_lu_transposed(A: ScalarArray, n: Index, x: ScalarArray) -> None:
+    """x [n] ← (L U)⁻ᵀ x, with the factors in A."""
     _substitute(A, n, x, lower=False, transposed=True)
     _substitute(A, n, x, lower=True, transposed=True)
 
 
-def _substitute(A: Any, n: Any, x: Any, lower: bool, transposed: bool) -> None:
-    """x <- T⁻¹ x for T one of L, U, Lᵀ, Uᵀ, tile after tile."""
+def _substitute(A: ScalarArray, n: Index, x: ScalarArray, lower: bool, transposed: bool) -> None:
+    """x ← T⁻¹ x, with T one of L, U, Lᵀ and Uᵀ, tile after tile."""
     total = carry(TILE)
     forward = lower != transposed  # L and Uᵀ are lower triangular
     tiles, rows = n // TILE, TILE * n
 
-    def entry(view: Any, r: int, c: int) -> Scalar:
+    def entry(view: ScalarArray, r: int, c: int) -> Scalar:
         return view.at(c * n)[r] if transposed else view.at(r * n)[c]
 
-    # Terms are added in the order of columns, whatever the tiles: then rows and columns of zeros change no bit.
+    # Terms are added in the order of columns and not tile by tile: rows and columns of zeros then change no bit.
     for K in loop(tiles, reverse=not forward):
         for r in range(TILE):
             total[r] = x.at(K * TILE)[r]
@@ -122,8 +121,8 @@ def _substitute(A: Any, n: Any, x: Any, lower: bool, transposed: bool) -> None:
 
 
 @subroutine("lanes", "i", "lanes", "lanes")
-def multiply(A: Any, n: Any, x: Any, y: Any) -> None:
-    """y = y + A x"""
+def multiply(A: ScalarArray, n: Index, x: ScalarArray, y: ScalarArray) -> None:
+    """y [n] += A x"""
     total = carry(TILE)
     for K in loop(n // TILE):
         rows = A.at(K * (TILE * n))

@@ -1,4 +1,4 @@
-"""Vectors, rotations and spatial algebra, on tuples of scalars.
+"""Vectors, rotations and spatial algebra on tuples of scalars.
 
 Spatial vectors are six numbers, angular part first (Featherstone, "Rigid Body Dynamics Algorithms", 2008), in the
 coordinates of a link's frame and about its origin:
@@ -6,8 +6,8 @@ coordinates of a link's frame and about its origin:
     motion  (ω, v)    angular velocity, velocity of the point of the body at the origin
     force   (n, f)    moment about the origin, force
 
-A 3 x 3 matrix is nine numbers, row by row; a symmetric one six: xx, yy, zz, xy, xz, yz. A pose (R, p) of a child in
-its parent: R turns child coordinates into parent coordinates, p is the child's origin in the parent.
+A 3 x 3 matrix is nine numbers, row by row; a symmetric one is six: xx, yy, zz, xy, xz, yz. A pose (R, p) of a child in
+its parent: R rotates child coordinates into parent coordinates, p is the child's origin in the parent.
 """
 
 from __future__ import annotations
@@ -16,14 +16,18 @@ from collections.abc import Sequence
 
 from ...ir import Scalar, atan2, is_constant, select, sincos, sqrt
 
-Vec = Sequence[Scalar]  # tuples, mostly
+Vec = Sequence[Scalar]  # mostly tuples
 
+VECTOR = 3  # size of a vector
+SPATIAL = 6  # size of a spatial vector: angular part, linear part
+MATRIX = 9  # size of a 3 x 3 matrix
+SYMMETRIC_MATRIX = 6  # size of a symmetric 3 x 3 matrix
 ZERO3: Vec = (0.0, 0.0, 0.0)
 ZERO6: Vec = (0.0,) * 6
 IDENTITY: Vec = (1.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 1.0)
 UNIT: tuple[Vec, ...] = ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0))
-ENTRIES = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # the stored entries of a symmetric matrix
-SYMMETRIC = ((0, 3, 4), (3, 1, 5), (4, 5, 2))  # where entry (i, j) of a symmetric matrix is stored
+ENTRIES = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))  # row and column of the stored entries of a symmetric matrix
+SYMMETRIC = ((0, 3, 4), (3, 1, 5), (4, 5, 2))  # index at which entry (i, j) of a symmetric matrix is stored
 
 
 def add(a: Vec, b: Vec) -> Vec:
@@ -80,7 +84,7 @@ def transpose(A: Vec) -> Vec:
 
 
 def full(S: Vec) -> Vec:
-    """A symmetric matrix with all its nine entries."""
+    """All nine entries of a symmetric matrix."""
     return tuple(S[SYMMETRIC[i][j]] for i in range(3) for j in range(3))
 
 
@@ -99,8 +103,9 @@ def rotate_matrix(R: Vec, M: Vec) -> Vec:
     axis = _coordinate_axis(R)
     if axis is None:
         return matmul(matmul(R, M), transpose(R))
-    # A turn (c, s) of the plane (i, j). The antisymmetric part of the block in that plane stays, and the symmetric part
-    # needs one product e by c² + s² = 1; the rest of row and column `axis` turn as vectors.
+    # A rotation by the angle (cos, sin) = (c, s) in the plane (i, j). It leaves the antisymmetric part of M's block in
+    # that plane unchanged; by c² + s² = 1 its symmetric part takes one product e. The other entries of row and column
+    # `axis` rotate as vectors.
     i, j = (axis + 1) % 3, (axis + 2) % 3
     c, s = R[3 * i + i], R[3 * j + i]
     e = c * (M[4 * i] - M[4 * j]) - s * (M[3 * i + j] + M[3 * j + i])
@@ -119,7 +124,7 @@ def rotate_symmetric(R: Vec, S: Vec) -> Vec:
 
 
 def _coordinate_axis(R: Vec) -> int | None:
-    """The coordinate axis that R is known to turn about: its row and column are constants."""
+    """The coordinate axis about which R rotates, if that is known while tracing: its row and column are constants."""
     for k in range(3):
         others = (3 * k + (k + 1) % 3, 3 * k + (k + 2) % 3, 3 * ((k + 1) % 3) + k, 3 * ((k + 2) % 3) + k)
         if is_constant(R[4 * k], 1.0) and all(is_constant(R[o], 0.0) for o in others):
@@ -128,7 +133,7 @@ def _coordinate_axis(R: Vec) -> int | None:
 
 
 def rotation_about(axis: Vec, angle: Scalar) -> Vec:
-    """The rotation by `angle` about a unit `axis` (Rodrigues); about a coordinate axis it folds to (c, s)."""
+    """The rotation by `angle` (rad) about a unit `axis` (Rodrigues); for a coordinate axis most entries fold."""
     (x, y, z), (s, c) = axis, sincos(angle)
     xx, yy, zz = x * x, y * y, z * z
     v = 1.0 - c
@@ -142,18 +147,23 @@ def rotation_about(axis: Vec, angle: Scalar) -> Vec:
 
 # ------------------------------------------------------------------------------------------ quaternions, w first
 
+SMALL_EXP = 1e-3  # rad²; below this squared angle `quaternion_exp` is a series
+SMALL_LOG = 1e-6  # squared length of the vector part below which `quaternion_log` is a series
+
 
 def quaternion_product(a: Vec, b: Vec) -> Vec:
+    """a b"""
     (aw, *av), (bw, *bv) = a, b
     return (aw * bw - dot(av, bv), *add(add(scale(aw, bv), scale(bw, av)), cross(av, bv)))
 
 
 def normalised(q: Vec) -> Vec:
+    """q / |q|"""
     return scale(1.0 / sqrt(dot(q, q)), q)
 
 
 def rotation_of(q: Vec) -> Vec:
-    """The rotation of the direction of q: q need not have unit length."""
+    """The rotation matrix of q / |q|."""
     w, x, y, z = q
     s = 2.0 / dot(q, q)
     sx, sy, sz = s * x, s * y, s * z
@@ -168,10 +178,10 @@ def rotation_of(q: Vec) -> Vec:
 
 
 def quaternion_exp(a: Vec) -> Vec:
-    """The quaternion of the rotation vector a: (cos |a|/2, sin(|a|/2) a/|a|); by its series where |a| is small."""
+    """The quaternion of the rotation vector a (rad): (cos |a|/2, sin(|a|/2) a/|a|), by its series if |a| is small."""
     x = dot(a, a)
-    small = x < 1e-3
-    angle = sqrt(select(small, 1.0, x))  # no division by zero, also in the derivative
+    small = x < SMALL_EXP
+    angle = sqrt(select(small, 1.0, x))  # avoids a division by zero, in the derivative too
     s, c = sincos(0.5 * angle)
     w = select(small, 1.0 - x * (1 / 8 - x * (1 / 384 - x * (1 / 46080))), c)
     factor = select(small, 0.5 - x * (1 / 48 - x * (1 / 3840 - x * (1 / 645120))), s / angle)
@@ -179,10 +189,10 @@ def quaternion_exp(a: Vec) -> Vec:
 
 
 def quaternion_log(q: Vec) -> Vec:
-    """The rotation vector of the unit quaternion q, of length at most π."""
+    """The rotation vector of the unit quaternion q, of length at most π rad."""
     w, *v = (select(q[0] < 0.0, -x, x) for x in q)
     x = dot(v, v)
-    small = x < 1e-6
+    small = x < SMALL_LOG
     length = sqrt(select(small, 1.0, x))
     ratio = x / (w * w)
     series = (2.0 - ratio * (2 / 3 - ratio * (2 / 5 - ratio * (2 / 7)))) / w
@@ -204,11 +214,16 @@ def force_to_parent(R: Vec, p: Vec, f: Vec) -> Vec:
 
 
 # ------------------------------------------------------------------------------------------ inertia of a rigid body
-# The moments of its mass about the origin of its frame: m, h = m c, and Σ = ∫ r rᵀ dm (symmetric): ten numbers. They
-# add up, and Newton's law is short: an acceleration field a + A r, with A = [α] + [ω]² in rigid motion, takes the
-# force (n, f) = ∫ (r, 1) × (a + A r) dm.
+# A rigid body is given by the moments of its mass about the origin of its frame: m, h = m c and the symmetric matrix
+# Σ = ∫ r rᵀ dm. Moments of several bodies add up, and the Newton-Euler equations are short: the acceleration field
+# a + A r, with A = [α] + [ω]² in rigid motion, takes the force (n, f) = ∫ (r, 1) × (a + A r) dm.
 
-BODY = 10
+BODY = 10  # size of the moments (m, h, Σ)
+
+
+def _moments(body: Vec) -> tuple[Scalar, Vec, Vec]:
+    """m (kg), h (kg m) and Σ (kg m²) of a record of moments."""
+    return body[0], body[1:4], body[4:]
 
 
 def body_moments(mass: Scalar, com: Vec, inertia: Vec) -> Vec:
@@ -220,10 +235,11 @@ def body_moments(mass: Scalar, com: Vec, inertia: Vec) -> Vec:
 
 
 def body_to_parent(R: Vec, p: Vec, body: Vec) -> Vec:
-    """The moments about the parent's origin and axes: h' = R h + m p, Σ' = R Σ Rᵀ + R h pᵀ + p (R h)ᵀ + m p pᵀ."""
-    m, h = body[0], rotate(R, body[1:4])
+    """The moments about the parent's origin, in its axes: h' = R h + m p, Σ' = R Σ Rᵀ + R h pᵀ + p (R h)ᵀ + m p pᵀ."""
+    m, own_h, own_sigma = _moments(body)
+    h = rotate(R, own_h)
     moved = add(h, scale(m, p))
-    sigma = rotate_symmetric(R, body[4:])
+    sigma = rotate_symmetric(R, own_sigma)
     sigma = tuple(x + h[i] * p[j] + p[i] * moved[j] for x, (i, j) in zip(sigma, ENTRIES, strict=True))
     return (m, *moved, *sigma)
 
@@ -236,11 +252,12 @@ def rigid_field(angular_velocity: Vec, angular_acceleration: Vec) -> Vec:
 
 
 def newton_euler(body: Vec, a: Vec, A: Vec) -> Vec:
-    """The force (n, f) that accelerates the points r of a body by a + A r.
+    """The force (n, f) that gives the points r of a body the accelerations a + A r.
 
     f = m a + A h, and n = h × a + the axial vector of A Σ - Σ Aᵀ.
     """
-    m, h, sigma = body[0], body[1:4], full(body[4:])
+    m, h, symmetric_sigma = _moments(body)
+    sigma = full(symmetric_sigma)
     f = rotate(A, h, scale(m, a))
     n = cross(h, a)
     rows, columns = [A[3 * i : 3 * i + 3] for i in range(3)], [sigma[3 * i : 3 * i + 3] for i in range(3)]
@@ -252,14 +269,19 @@ def newton_euler(body: Vec, a: Vec, A: Vec) -> Vec:
 
 
 # ------------------------------------------------------------------------------------------ articulated inertia
-# (A, B, C) with  n = A α + B a,  f = Bᵀ α + C a:  A, C symmetric (6 entries), B full (9): 21 numbers in all.
+# An articulated inertia is (A, B, C) with  n = A α + B a,  f = Bᵀ α + C a:  A and C are symmetric, B is a full matrix.
 
-INERTIA = 21
+INERTIA = 21  # size of (A, B, C)
+
+
+def _blocks(I: Vec) -> tuple[Vec, Vec, Vec]:
+    """A (6 entries), B (9) and C (6) of an articulated inertia."""
+    return I[:6], I[6:15], I[15:]
 
 
 def articulated(body: Vec) -> Vec:
     """The inertia of a rigid body: A = tr(Σ) 1 - Σ, B = [h], C = m 1."""
-    m, (hx, hy, hz), sigma = body[0], body[1:4], body[4:]
+    m, (hx, hy, hz), sigma = _moments(body)
     trace = sigma[0] + sigma[1] + sigma[2]
     A = (trace - sigma[0], trace - sigma[1], trace - sigma[2], -sigma[3], -sigma[4], -sigma[5])
     return (*A, 0.0, -hz, hy, hz, 0.0, -hx, -hy, hx, 0.0, m, m, m, 0.0, 0.0, 0.0)
@@ -267,12 +289,12 @@ def articulated(body: Vec) -> Vec:
 
 def inertia_mul(I: Vec, m: Vec) -> Vec:
     """I m"""
-    A, B, C = I[:6], I[6:15], I[15:]
+    A, B, C = _blocks(I)
     return (*sym_mul(A, m[:3], rotate(B, m[3:])), *sym_mul(C, m[3:], unrotate(B, m[:3])))
 
 
 def rank_one_update(I: Vec, a: Vec, b: Vec) -> Vec:
-    """I - a bᵀ, for a parallel to b."""
+    """I - a bᵀ, for parallel a and b (the result is symmetric)."""
     upper = [a[i] * b[j] for i, j in ENTRIES]
     middle = [a[i] * b[3 + j] for i in range(3) for j in range(3)]
     lower = [a[3 + i] * b[3 + j] for i, j in ENTRIES]
@@ -280,13 +302,14 @@ def rank_one_update(I: Vec, a: Vec, b: Vec) -> Vec:
 
 
 def inertia_to_parent(R: Vec, p: Vec, I: Vec) -> Vec:
-    """Xᵀ I X: turned into the parent's axes, then moved to its origin.
+    """Xᵀ I X: rotated into the parent's axes, then moved to its origin.
 
     With [p] the matrix of p ×:  B' = B + [p] C  and  A' = A + [p] Bᵀ - B' [p].
     """
-    A, B, C = rotate_symmetric(R, I[:6]), rotate_matrix(R, I[6:15]), rotate_symmetric(R, I[15:])
+    own_A, own_B, own_C = _blocks(I)
+    A, B, C = rotate_symmetric(R, own_A), rotate_matrix(R, own_B), rotate_symmetric(R, own_C)
     CC = full(C)
-    columns = [cross(p, CC[3 * j : 3 * j + 3], B[j::3]) for j in range(3)]  # of B'
+    columns = [cross(p, CC[3 * j : 3 * j + 3], B[j::3]) for j in range(3)]  # columns of B'
     B2 = tuple(columns[j][i] for i in range(3) for j in range(3))
     A2 = []
     for x, (i, j) in zip(A, ENTRIES, strict=True):

@@ -1,155 +1,140 @@
-"""What both solvers of a `System` share: its residual, and its exact solution once it is known which bounds hold.
+"""What solvers of a `ContactProblem` share: its residual, and its exact solution once the active set is known.
 
-A row is free (its speed is zero), at its lower bound (separating; sliding backwards) or at its upper bound. Given these
-modes the impulses solve a linear system B λ = c. The modes follow from the impulses of any solver, and so does the
-derivative of its solution (`contact_adjoint`): Bᵀ y = λ̄.
+Given the active set (`active_set`), the impulses solve a linear system B λ = c: a free row says that its speed is zero,
+a clamped row that its impulse equals its bound. An active set follows from the impulses of any solver, and so does the
+derivative of the solution (`constrain_adjoint`): Bᵀ y = λ̄.
 """
 
 from __future__ import annotations
 
-import math
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Scalar, absolute, carry, clip, loop, maximum, memory, select, while_any
-from ..constraints.delassus import INFINITE, ContactProblem
-from ..math.linear import TILE, factor_lu, multiply, solve_lu
+from ...ir import Index, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
+from ..math.linear import TILE, factor_lu, solve_lu
+from .active_set import FREE, INFINITE, LOWER, SAME_SPEED, SLIPPING, UPPER
 
-NEARLY = 1e-6  # of the largest speed: what is slower than that sticks, or presses
-ALIKE = 1e-5  # of the largest speed: speeds that differ by more are those of another solution
-
-
-def check_settings(solver: Any, count: str) -> None:
-    """Raise for numbers that no solver can have; count: the name of its number of iterations."""
-    most, name = getattr(solver, count), type(solver).__name__
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise ValueError(f"{name}: {count} must be an integer >= 1, got {most!r}")
-    for field, fine, rule in (
-        ("tolerance", lambda x: x > 0, "> 0"),
-        ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
-        ("cfm", lambda x: x >= 0, ">= 0"),
-    ):
-        x = getattr(solver, field)
-        if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or not fine(x):
-            raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")
+if TYPE_CHECKING:
+    from ..constraints.problem import ContactProblem
 
 
-def bounds(problem: ContactProblem, impulse: Any, r: Any) -> tuple[Scalar, Scalar]:
-    """Of row r, for the current impulse of its normal."""
-    most = problem.mu[r] * impulse[problem.normal[r]]
-    return problem.low[r] - most, problem.high[r] + most
+def bounds(problem: ContactProblem, impulse: ScalarArray, r: Index) -> tuple[Scalar, Scalar]:
+    """The bounds of row r (N s), for the impulse that its normal has now."""
+    widening = problem.mu[r] * impulse[problem.normal[r]]
+    return problem.low[r] - widening, problem.high[r] + widening
 
 
-def diagonal(problem: ContactProblem, r: Any) -> Scalar:
-    """Of W + extra."""
-    return problem.diagonal[r]
-
-
-def speeds_after(problem: ContactProblem, impulse: Any, speed: Any) -> None:
-    """speed = W λ + extra λ + b"""
+def evaluate_speeds(problem: ContactProblem, impulse: ScalarArray, speed: ScalarArray) -> None:
+    """speed [n] = W λ + R λ + b"""
     n = problem.count
     for r in loop(n):
-        speed[r] = problem.b[r] + problem.extra[r] * impulse[r]
-    multiply(problem.W, n, impulse, speed)
+        speed[r] = problem.b[r] + problem.compliance[r] * impulse[r]
+    problem.delassus.apply(impulse, speed, n)
 
 
-def residual(problem: ContactProblem, impulse: Any, speed: Any) -> Scalar:
-    """The largest violation of the conditions, as a speed (m/s, rad/s), relative to 1 + the largest speed in b."""
-    speeds_after(problem, impulse, speed)
+def residual(problem: ContactProblem, impulse: ScalarArray, speed: ScalarArray) -> Scalar:
+    """The largest violation of the complementarity conditions, as a speed (m/s, rad/s), relative to 1 + the largest
+    speed in b. speed [n]: becomes the speeds of the impulses."""
+    evaluate_speeds(problem, impulse, speed)
     worst = carry(1)
     worst[0] = 0.0
     for r in loop(problem.count):
-        d = diagonal(problem, r)
+        d = problem.diagonal[r]
         low, high = bounds(problem, impulse, r)
         x = d * impulse[r]
-        # In the order of maximum(): a NaN is kept.
+        # maximum() returns its second argument if one of them is NaN: in this order, a NaN is kept.
         worst[0] = maximum(worst[0], absolute(x - clip(x - speed[r], d * low, d * high)))
     return worst[0] * problem.unit[0]
 
 
-def modes(problem: ContactProblem, impulse: Any, speed: Any, mode: Any) -> None:
-    """mode [n]: -1 at the lower bound, 1 at the upper, 0 free; where a projected step from the impulses leads to."""
+def find_active_set(problem: ContactProblem, impulse: ScalarArray, speed: ScalarArray, active_set: ScalarArray) -> None:
+    """active_set [n]: the bounds at which a projected step from the impulses ends; speed [n]: of the impulses."""
     for r in loop(problem.count):
         low, high = bounds(problem, impulse, r)
-        x, d = impulse[r], diagonal(problem, r)
-        mode[r] = select(d * (x - low) <= speed[r], -1.0, select(d * (x - high) >= speed[r], 1.0, 0.0))
+        x, d = impulse[r], problem.diagonal[r]
+        active_set[r] = select(d * (x - low) <= speed[r], LOWER, select(d * (x - high) >= speed[r], UPPER, FREE))
 
 
-def mode_matrix(problem: ContactProblem, mode: Any) -> None:
-    """B: free rows of W, and λ ± μ λₙ = bound where a bound holds; factored in place."""
-    n, B = problem.count, problem.B
+def factor_active_set(problem: ContactProblem, active_set: ScalarArray) -> None:
+    """Factor the matrix B of an active set in place: free rows of W + R, and λ ± μ λₙ = bound for clamped rows."""
+    n, W, B = problem.count, problem.delassus.W, problem.delassus.B
     for K in loop(n // TILE):
-        rows, free = K * (TILE * n), [x == 0.0 for x in mode.get(K, TILE)]
+        rows, free = K * (TILE * n), [x == FREE for x in active_set.get(K, TILE)]
         for m in loop(n // TILE):
-            source, target = problem.W.at(rows + m * TILE), B.at(rows + m * TILE)
+            source, target = W.at(rows + m * TILE), B.at(rows + m * TILE)
             for r in range(TILE):
                 for c in range(TILE):
                     target.at(r * n)[c] = select(free[r], source.at(r * n)[c], 0.0)
     for r in loop(n):
         row, normal = B.at(r * n), problem.normal[r]
-        row[r] = select(mode[r] == 0.0, row[r] + problem.extra[r], 1.0)
-        row[normal] = row[normal] - mode[r] * problem.mu[r]
-        problem.factored[r] = mode[r]
+        row[r] = select(active_set[r] == FREE, row[r] + problem.compliance[r], 1.0)
+        row[normal] = row[normal] - active_set[r] * problem.mu[r]
+        problem.factored[r] = active_set[r]
     factor_lu(B, n)
 
 
-def solve_modes(problem: ContactProblem, mode: Any, impulse: Any) -> None:
-    """The impulses for these modes."""
-    mode_matrix(problem, mode)
+def solve_active_set(problem: ContactProblem, active_set: ScalarArray, impulse: ScalarArray) -> None:
+    """impulse [n]: the impulses for this active set."""
+    factor_active_set(problem, active_set)
     for r in loop(problem.count):
-        bound = select(mode[r] < 0.0, problem.low[r], problem.high[r])
-        impulse[r] = select(mode[r] == 0.0, -problem.b[r], bound)
-    solve_lu(problem.B, problem.count, impulse)
+        bound = select(active_set[r] < FREE, problem.low[r], problem.high[r])
+        impulse[r] = select(active_set[r] == FREE, -problem.b[r], bound)
+    solve_lu(problem.delassus.B, problem.count, impulse)
 
 
-def recall(problem: ContactProblem, speed: Any, tolerance: float) -> Scalar:
-    """Where v⁺ is known (`system.known`), the impulses that led there, in place; returns their residual.
+def recall(problem: ContactProblem, speed: ScalarArray, tolerance: float) -> Scalar:
+    """Where v⁺ is known, replace the impulses of the problem by those that led to it; return their residual.
 
-    A problem with friction may have several solutions: the adjoint must find the one that the step had. The speeds
-    after it say which rows are free. Where no solution with these speeds follows (v⁺ is that of a later stretch), all
-    stays as it was, and the residual is infinite.
+    A problem with friction may have several solutions: the adjoint must find the one that the step had. The speeds of
+    v⁺ tell which rows are free. In lanes where no solution has these speeds (v⁺ is that of a later substep), the
+    impulses stay, and the residual is infinite. speed [n]: overwritten.
     """
-    n, most = problem.count, problem.constraints.nimpulse + TILE
-    mode, trial, least = memory(most), memory(most), NEARLY / problem.unit[0]
+    n, most, known_speed, known = problem.count, problem.capacity, problem.speed_next, problem.v_next_known
+    assert known_speed is not None
+    assert known is not None
+    active_set, trial, least = memory(most), memory(most), SLIPPING / problem.unit[0]
     for r in loop(n):
-        s, apart = problem.after[r], (problem.mu[r] > 0.0) & (problem.after[problem.normal[r]] > least)
+        s, apart = known_speed[r], (problem.mu[r] > 0.0) & (known_speed[problem.normal[r]] > least)
         below = (problem.low[r] > -INFINITE) & ((s > least) | apart)
         above = (problem.high[r] < INFINITE) & (s < -least)
-        mode[r] = select(below, -1.0, select(above, 1.0, 0.0))
-    solve_modes(problem, mode, trial)
+        active_set[r] = select(below, LOWER, select(above, UPPER, FREE))
+    solve_active_set(problem, active_set, trial)
     error = residual(problem, trial, speed)
-    other = carry(1)
-    other[0] = 0.0
+    difference = carry(1)
+    difference[0] = 0.0
     for r in loop(n):
-        other[0] = maximum(other[0], absolute(speed[r] - problem.extra[r] * trial[r] - problem.after[r]))
-    found = (error <= tolerance) & (other[0] * problem.unit[0] <= ALIKE) & (problem.known[0] > 0.5)
+        difference[0] = maximum(difference[0], absolute(speed[r] - problem.compliance[r] * trial[r] - known_speed[r]))
+    found = (error <= tolerance) & (difference[0] * problem.unit[0] <= SAME_SPEED) & (known[0] > 0.5)
     for r in loop(n):
         problem.impulse[r] = select(found, trial[r], problem.impulse[r])
     return select(found, error, INFINITE)
 
 
-def refine(
-    problem: ContactProblem,
-    impulse: Any,
-    speed: Any,
-    trial: Any,
-    mode: Any,
-    error: Any,
-    tolerance: float,
-    iterations: int,
-) -> None:
-    """Newton's method on the modes, in lanes whose error[0] (the residual) is above the tolerance.
+class Candidate(NamedTuple):
+    """Impulses [n] that are to be improved, and memory for it: their speeds [n], trial impulses and an active set."""
 
-    The modes of the impulses give other impulses, whose modes give the next ones: a few iterations end at the solution
-    if they start near it. What is better than `impulse` replaces it. speed: of the impulses; overwritten.
+    impulse: ScalarArray
+    speed: ScalarArray
+    trial: ScalarArray
+    active_set: ScalarArray
+
+
+def refine(
+    problem: ContactProblem, candidate: Candidate, error: ScalarArray, tolerance: float, iterations: int
+) -> None:
+    """Newton's method on the active set, in lanes whose error[0], the residual of the impulses, exceeds the tolerance.
+
+    The active set of the impulses gives other impulses, whose active set gives the next ones. Close to the solution, a
+    few iterations lead to it. Impulses with a smaller residual replace the candidate's; `candidate.speed` must be that
+    of its impulses, and is overwritten.
     """
-    n = problem.count
+    n, (impulse, speed, trial, active_set) = problem.count, candidate
     going = memory(1)
     going[0] = error[0]
     for r in loop(n):
         trial[r] = impulse[r]
     for _ in while_any(lambda: going[0] > tolerance, iterations):
-        modes(problem, trial, speed, mode)
-        solve_modes(problem, mode, trial)
+        find_active_set(problem, trial, speed, active_set)
+        solve_active_set(problem, active_set, trial)
         now = residual(problem, trial, speed)
         active = going[0] > tolerance
         better = active & (now < error[0])

@@ -1,183 +1,216 @@
-"""From any impulses to the exact solution of a `System`: Lemke's method on the modes of its rows.
+"""From any impulses to the exact solution of a `ContactProblem`: Lemke's method on its active set.
 
-To b is added t d. At t = 1 the impulses and modes are known; while t falls to 0 the impulses move along straight lines,
-λ(t) = p - t r, that turn where a free row meets a bound, or a row at a bound has no more reason to be there. One row
-then changes its mode, and t goes on in the direction in which this row may move, which may be up again. A turn costs a
-factorisation.
+t d is added to b. At t = 1 the impulses and their active set are known. While t falls to 0, the impulses move along
+straight lines λ(t) = p - t r, until a free row reaches a bound, or the speed of a clamped row reaches zero. That row
+then changes its place in the active set (a pivot), and t continues in the direction in which the row may move, which
+may be upwards. A pivot costs one factorisation.
 
-From impulses that are nearly right, d makes them right and few turns are needed. If that leads nowhere, the way starts
-where all rows are at their lower bounds: no mode comes twice on it, and for contacts with friction it ends at a
-solution (Anitescu and Potra 1997; Cottle, Pang and Stone, The Linear Complementarity Problem, chapter 4).
+From impulses that are nearly right, d makes them right, and few pivots are needed. If that leads nowhere, the path
+starts with all rows at their lower bounds: no active set occurs twice on it, and for contacts with friction it ends at
+a solution (Anitescu and Potra 1997; Cottle, Pang and Stone, The Linear Complementarity Problem, chapter 4).
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Scalar, absolute, carry, clip, loop, maximum, memory, select, to_float, when, while_any
-from ..constraints.delassus import INFINITE, ContactProblem
-from ..math.linear import TILE, multiply, solve_lu
-from .complementarity import bounds, residual, solve_modes, speeds_after
+from ...ir import (
+    Index,
+    Mask,
+    Scalar,
+    ScalarArray,
+    absolute,
+    carry,
+    clip,
+    loop,
+    maximum,
+    memory,
+    select,
+    to_float,
+    when,
+    while_any,
+)
+from ..math.linear import solve_lu
+from .active_set import CLAMPED, FREE, INFINITE, LOWER, NO_PIVOT, START_MARGIN, UPPER
+from .complementarity import bounds, evaluate_speeds, residual, solve_active_set
+from .pivot_rules import bound_slacks, parametric_term, pivot_distance, sliding_code, spread
 
-NEAR_TURNS = 2  # at most so many for each row, from impulses that are nearly right,
-FAR_TURNS = 6  # and from the lower bounds;
-MORE = 10  # and these
-FAR = 1e12  # if no row turns before t has gone so far, there is no solution on this way
-AT = 1e-6  # so close to a bound, relative to it, an impulse starts there
-MARGIN = 1e-3  # how safely rows at a bound are there at the start, relative to the largest speed
+if TYPE_CHECKING:
+    from ..constraints.problem import ContactProblem
+
+# At most this many pivots per row, on a path from impulses that are nearly right, and on one from the lower bounds.
+NEAR_PIVOTS, FAR_PIVOTS = 2, 6
+
+# At most this many pivots more, whatever the number of rows.
+MORE_PIVOTS = 10
 
 
-def solve_by_pivoting(problem: ContactProblem, error: Any, tolerance: float) -> None:
-    """Improve the impulses of the system in lanes whose error[0], their residual, is above the tolerance."""
-    most = problem.constraints.nimpulse + TILE
-    mode, d, p, speed = (memory(most) for _ in range(4))
+def solve_by_pivoting(problem: ContactProblem, error: ScalarArray, tolerance: float) -> None:
+    """Improve the impulses of the problem in lanes whose error[0], their residual, exceeds the tolerance."""
+    path = PivotPath(problem)
     for attempt in while_any(lambda: error[0] > tolerance, 2):
         wanted = error[0] > tolerance
         for _ in when(attempt == 0):
-            begin_near(problem, mode, d, p, speed)
+            path.begin_near()
         for _ in when(attempt == 1):
-            begin_far(problem, mode, d, p, speed)
-        turns = NEAR_TURNS + attempt * (FAR_TURNS - NEAR_TURNS)
-        follow(problem, mode, d, p, speed, wanted, turns * problem.count + MORE)
-        now = residual(problem, p, speed)
+            path.begin_far()
+        pivots = NEAR_PIVOTS + attempt * (FAR_PIVOTS - NEAR_PIVOTS)
+        path.follow(wanted, pivots * problem.count + MORE_PIVOTS)
+        now = residual(problem, path.p, path.speed)
         better = wanted & (now < error[0])
         for k in loop(problem.count):
-            problem.impulse[k] = select(better, p[k], problem.impulse[k])
+            problem.impulse[k] = select(better, path.p[k], problem.impulse[k])
         error[0] = select(better, now, error[0])
 
 
-def begin_near(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any) -> None:
-    """Modes of the system's impulses, and d that makes them right at t = 1. p, speed: overwritten."""
-    n, scale = problem.count, 1.0 / problem.unit[0]
-    for k in loop(n):
-        low, high = bounds(problem, problem.impulse, k)
-        x = problem.impulse[k]
-        mode[k] = select(x <= low + AT * absolute(low), -1.0, select(x >= high - AT * absolute(high), 1.0, 0.0))
-    for k in loop(n):
-        p[k] = clip(problem.impulse[k], *bounds(problem, problem.impulse, k))
-    speeds_after(problem, p, speed)
-    for k in loop(n):
-        mode[k] = select(idle(problem, mode, k), sliding(speed[k]), mode[k])
-        margin = MARGIN * scale * (0.5 + fraction(problem, k))
-        at_bound = -mode[k] * maximum(margin + mode[k] * speed[k], 0.0)
-        d[k] = select(counts(problem, k), select(mode[k] == 0.0, -speed[k], at_bound), 0.0)
+class Line(NamedTuple):
+    """A quantity that is linear in t: value + slope t."""
+
+    value: Scalar
+    slope: Scalar
 
 
-def begin_far(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any) -> None:
-    """All rows but equations at their lower bounds; they are kept there by d at t = 1. p, speed: overwritten."""
-    n = problem.count
-    for k in loop(n):
-        equation = (problem.low[k] <= -INFINITE) & (problem.high[k] >= INFINITE)
-        mode[k] = select(equation, 0.0, -1.0)
-    solve_modes(problem, mode, p)
-    speeds_after(problem, p, speed)
-    least = carry(1)
-    least[0] = 0.0
-    for k in loop(n):
-        rough = problem.mu[k] > 0.0
-        pushed = (mode[k] < 0.0) & ~rough & counts(problem, k)
-        mode[k] = select(rough, sliding(speed[k]), mode[k])
-        d[k] = select(pushed, 0.5 + fraction(problem, k), 0.0)
-        least[0] = maximum(least[0], select(pushed, -speed[k] / select(pushed, d[k], 1.0), 0.0))
-    for k in loop(n):
-        d[k] = d[k] * (1.01 * least[0] + 1e-30)
+class PivotPath:
+    """The path of the impulses as t goes from 1 to 0. All arrays are [n].
 
-
-def follow(problem: ContactProblem, mode: Any, d: Any, p: Any, speed: Any, wanted: Any, turns: Any) -> None:
-    """The way from t = 1 to 0, in lanes where it is `wanted` (mask): p becomes the impulses there."""
-    most, n = problem.constraints.nimpulse + TILE, problem.count
-    r, slope = memory(most), memory(most)
-    t, last, side, going = (memory(1) for _ in range(4))  # last: the row that turned; side: its mode before
-    t[0], last[0], side[0], going[0] = 1.0, -1.0, 0.0, select(wanted, 1.0, 0.0)
-    found, next_row, next_mode = carry(1), carry(1), carry(1)
-    for _ in while_any(lambda: going[0] > 0.0, turns):
-        lines(problem, mode, d, p, r, speed, slope)
-        found[0] = -1.0
-        for k in loop(n):
-            below, above = slacks(problem, mode, p, r, speed, slope, k)
-            grows = select((mode[k] == 0.0) & (side[0] > 0.0), above[1], below[1])
-            found[0] = select(last[0] == to_float(k), grows, found[0])
-        fall = select(found[0] < 0.0, 1.0, -1.0)  # -dt: what turned last goes away from where it turned
-        found[0], next_row[0], next_mode[0] = FAR, -1.0, 0.0
-        for k in loop(n):
-            number, free = to_float(k), mode[k] == 0.0
-            turned = last[0] == number
-            for sign, (slack, grows) in zip((-1.0, 1.0), slacks(problem, mode, p, r, speed, slope, k), strict=True):
-                leaving = turned & (~free | (side[0] == sign))
-                closing = (fall * grows > 0.0) & ~leaving
-                far = maximum(slack + grows * t[0], 0.0) / select(closing, fall * grows, 1.0)
-                sooner = closing & (far < found[0])
-                found[0] = select(sooner, far, found[0])
-                next_row[0] = select(sooner, number, next_row[0])
-                next_mode[0] = select(sooner, select(free, sign, 0.0), next_mode[0])
-        arrived = (fall > 0.0) & (t[0] <= found[0])
-        turning = (going[0] > 0.0) & ~arrived & (next_row[0] >= 0.0)
-        going[0] = select(turning, 1.0, 0.0)
-        t[0] = select(turning, t[0] - fall * found[0], t[0])
-        last[0] = select(turning, next_row[0], last[0])
-        for k in loop(n):
-            turns_now, before = turning & (next_row[0] == to_float(k)), mode[k]
-            side[0] = select(turns_now, before, side[0])
-            after = select((before != 0.0) & idle(problem, mode, k), -before, next_mode[0])
-            mode[k] = select(turns_now, after, before)
-    # Of what friction that jams has cost in digits, a correction by the same factors brings most back.
-    speeds_after(problem, p, speed)
-    for k in loop(n):
-        low, high = bounds(problem, p, k)
-        r[k] = select(mode[k] == 0.0, -speed[k], select(mode[k] < 0.0, low, high) - p[k])
-    solve_lu(problem.B, n, r)
-    for k in loop(n):
-        p[k] = p[k] + r[k]
-
-
-def lines(problem: ContactProblem, mode: Any, d: Any, p: Any, r: Any, speed: Any, slope: Any) -> None:
-    """λ = p - t r and W λ + extra λ + b + t d = speed + t slope, for these modes."""
-    n = problem.count
-    solve_modes(problem, mode, p)
-    speeds_after(problem, p, speed)
-    for k in loop(n):
-        r[k] = select(mode[k] == 0.0, d[k], 0.0)
-    solve_lu(problem.B, n, r)
-    for k in loop(n):
-        slope[k] = problem.extra[k] * r[k]
-    multiply(problem.W, n, r, slope)
-    for k in loop(n):
-        slope[k] = d[k] - slope[k]
-
-
-def slacks(
-    problem: ContactProblem, mode: Any, p: Any, r: Any, speed: Any, slope: Any, k: Any
-) -> tuple[tuple[Scalar, Scalar], tuple[Scalar, Scalar]]:
-    """How far row k is from changing its mode, as (a, b) of a + b t: for a free row from its lower and upper bound.
-
-    For a row at a bound it is its speed away from it: the first of the two; the second then never closes.
+    d: the direction that t adds to b. active_set: at the current t. p, speed: impulses and speeds at t = 0 for this
+    active set. `follow` adds r and slope: λ(t) = p - t r, and the speeds are speed + t slope.
     """
-    m, free = mode[k], mode[k] == 0.0
-    most, most_grows = problem.mu[k] * p[problem.normal[k]], -problem.mu[k] * r[problem.normal[k]]
-    below = (p[k] - problem.low[k] + most, most_grows - r[k])
-    above = (problem.high[k] + most - p[k], most_grows + r[k])
-    return (
-        (select(free, below[0], -m * speed[k]), select(free, below[1], -m * slope[k])),
-        (select(free, above[0], 1.0), select(free, above[1], 0.0)),
-    )
+
+    def __init__(self, problem: ContactProblem) -> None:
+        self.problem = problem
+        self.active_set, self.d, self.p, self.speed = (memory(problem.capacity) for _ in range(4))
+
+    def begin_near(self) -> None:
+        """Start from the active set of the problem's impulses, with a d for which they are the solution at t = 1."""
+        problem, active_set, p, speed = self.problem, self.active_set, self.p, self.speed
+        n, scale = problem.count, 1.0 / problem.unit[0]
+        for k in loop(n):
+            low, high = bounds(problem, problem.impulse, k)
+            x = problem.impulse[k]
+            at_lower, at_upper = x <= low + CLAMPED * absolute(low), x >= high - CLAMPED * absolute(high)
+            active_set[k] = select(at_lower, LOWER, select(at_upper, UPPER, FREE))
+        for k in loop(n):
+            p[k] = clip(problem.impulse[k], *bounds(problem, problem.impulse, k))
+        evaluate_speeds(problem, p, speed)
+        for k in loop(n):
+            active_set[k] = select(self._is_idle(k), sliding_code(speed[k]), active_set[k])
+            margin = START_MARGIN * scale * (0.5 + fraction(problem, k))
+            self.d[k] = select(counts(problem, k), parametric_term(active_set[k], speed[k], margin), 0.0)
+
+    def begin_far(self) -> None:
+        """Start with all rows but equations at their lower bounds, and a d that keeps them there at t = 1."""
+        problem, active_set, d, p, speed = self.problem, self.active_set, self.d, self.p, self.speed
+        n = problem.count
+        for k in loop(n):
+            equation = (problem.low[k] <= -INFINITE) & (problem.high[k] >= INFINITE)
+            active_set[k] = select(equation, FREE, LOWER)
+        solve_active_set(problem, active_set, p)
+        evaluate_speeds(problem, p, speed)
+        least = carry(1)
+        least[0] = 0.0
+        for k in loop(n):
+            rough = problem.mu[k] > 0.0
+            pushed = (active_set[k] < FREE) & ~rough & counts(problem, k)
+            active_set[k] = select(rough, sliding_code(speed[k]), active_set[k])
+            d[k] = select(pushed, 0.5 + fraction(problem, k), 0.0)
+            least[0] = maximum(least[0], select(pushed, -speed[k] / select(pushed, d[k], 1.0), 0.0))
+        for k in loop(n):
+            d[k] = d[k] * (1.01 * least[0] + 1e-30)
+
+    def follow(self, wanted: Mask, pivots: Index) -> None:
+        """Go from t = 1 to 0 in the lanes `wanted`, by at most this many pivots: p becomes the impulses there."""
+        problem, active_set, n = self.problem, self.active_set, self.problem.count
+        r, slope = memory(problem.capacity), memory(problem.capacity)
+        t, last, side, going = (memory(1) for _ in range(4))  # last: the row that pivoted; side: its code before
+        t[0], last[0], side[0], going[0] = 1.0, -1.0, 0.0, select(wanted, 1.0, 0.0)
+        found, next_row, next_code = carry(1), carry(1), carry(1)
+        for _ in while_any(lambda: going[0] > 0.0, pivots):
+            self._find_lines(r, slope)
+            found[0] = -1.0
+            for k in loop(n):
+                below, above = self._slacks(r, slope, k)
+                grows = select((active_set[k] == FREE) & (side[0] > 0.0), above.slope, below.slope)
+                found[0] = select(last[0] == to_float(k), grows, found[0])
+            fall = select(found[0] < 0.0, 1.0, -1.0)  # -dt: the row that pivoted last moves away from its pivot
+            found[0], next_row[0], next_code[0] = NO_PIVOT, -1.0, 0.0
+            for k in loop(n):
+                number, free = to_float(k), active_set[k] == FREE
+                pivoted = last[0] == number
+                for bound, slack in zip((LOWER, UPPER), self._slacks(r, slope, k), strict=True):
+                    leaving = pivoted & (~free | (side[0] == bound))
+                    closing = (fall * slack.slope > 0.0) & ~leaving
+                    far = pivot_distance(slack.value, slack.slope, t[0], fall, closing)
+                    sooner = closing & (far < found[0])
+                    found[0] = select(sooner, far, found[0])
+                    next_row[0] = select(sooner, number, next_row[0])
+                    next_code[0] = select(sooner, select(free, bound, FREE), next_code[0])
+            arrived = (fall > 0.0) & (t[0] <= found[0])
+            turning = (going[0] > 0.0) & ~arrived & (next_row[0] >= 0.0)
+            going[0] = select(turning, 1.0, 0.0)
+            t[0] = select(turning, t[0] - fall * found[0], t[0])
+            last[0] = select(turning, next_row[0], last[0])
+            for k in loop(n):
+                pivots_now, before = turning & (next_row[0] == to_float(k)), active_set[k]
+                side[0] = select(pivots_now, before, side[0])
+                switches = self._is_idle(k) & (before != FREE)
+                code = select(switches, -before, next_code[0])
+                active_set[k] = select(pivots_now, code, before)
+        self._correct(n, r)
+
+    def _find_lines(self, r: ScalarArray, slope: ScalarArray) -> None:
+        """Fill p and r of λ = p - t r, and W λ + R λ + b + t d = speed + t slope, for the current active set."""
+        problem, n = self.problem, self.problem.count
+        solve_active_set(problem, self.active_set, self.p)
+        evaluate_speeds(problem, self.p, self.speed)
+        for k in loop(n):
+            r[k] = select(self.active_set[k] == FREE, self.d[k], 0.0)
+        solve_lu(problem.delassus.B, n, r)
+        for k in loop(n):
+            slope[k] = problem.compliance[k] * r[k]
+        problem.delassus.apply(r, slope, n)
+        for k in loop(n):
+            slope[k] = self.d[k] - slope[k]
+
+    def _slacks(self, r: ScalarArray, slope: ScalarArray, k: Index) -> tuple[Line, Line]:
+        """How far row k is from a pivot. A free row: the distances of its impulse from its lower and upper bound.
+
+        A clamped row: the speed at which it presses against its bound; the second slack then never closes.
+        """
+        problem, p = self.problem, self.p
+        code, free = self.active_set[k], self.active_set[k] == FREE
+        widening = Line(problem.mu[k] * p[problem.normal[k]], -problem.mu[k] * r[problem.normal[k]])
+        slack_below, slack_above = bound_slacks(p[k], problem.low[k], problem.high[k], widening.value)
+        below, above = Line(slack_below, widening.slope - r[k]), Line(slack_above, widening.slope + r[k])
+        return (
+            Line(select(free, below.value, -code * self.speed[k]), select(free, below.slope, -code * slope[k])),
+            Line(select(free, above.value, 1.0), select(free, above.slope, 0.0)),
+        )
+
+    def _correct(self, n: Index, r: ScalarArray) -> None:
+        """Correct p once more by the same factors: that restores most of the digits that jamming friction costs."""
+        problem, p, speed = self.problem, self.p, self.speed
+        evaluate_speeds(problem, p, speed)
+        for k in loop(n):
+            low, high = bounds(problem, p, k)
+            code = self.active_set[k]
+            r[k] = select(code == FREE, -speed[k], select(code < FREE, low, high) - p[k])
+        solve_lu(problem.delassus.B, n, r)
+        for k in loop(n):
+            p[k] = p[k] + r[k]
+
+    def _is_idle(self, k: Index) -> Mask:
+        """Whether row k is friction of a contact that does not press. Both its bounds are then zero, and it counts as
+        clamped at the one or the other by the direction in which it slides."""
+        return (self.problem.mu[k] > 0.0) & (self.active_set[self.problem.normal[k]] < FREE)
 
 
-def idle(problem: ContactProblem, mode: Any, k: Any) -> Any:
-    """Whether row k is friction of a contact that does not press (mask): both its bounds are zero, so that it is at the
-    one or the other by the direction in which it slides."""
-    return (problem.mu[k] > 0.0) & (mode[problem.normal[k]] < 0.0)
-
-
-def sliding(speed: Scalar) -> Scalar:
-    """The mode of friction at this speed."""
-    return select(speed < 0.0, 1.0, -1.0)
-
-
-def counts(problem: ContactProblem, k: Any) -> Any:
-    """Whether row k can have an impulse at all (mask)."""
+def counts(problem: ContactProblem, k: Index) -> Mask:
+    """Whether row k can have an impulse at all."""
     return (problem.low[k] < problem.high[k]) | (problem.mu[k] > 0.0)
 
 
-def fraction(problem: ContactProblem, k: Any) -> Scalar:
-    """A number in [0, 1), unlike that of other rows, lest two turn at once; it is the same whatever rows there are."""
-    return to_float(problem.place[k] * 633 % 1024) / 1024.0
+def fraction(problem: ContactProblem, k: Index) -> Scalar:
+    """A number in [0, 1) that differs from row to row, so that no two rows pivot at the same time. It depends on the
+    row's slot in the warm start only, and not on the other rows of the problem."""
+    return spread(problem.slot[k])

@@ -1,188 +1,213 @@
 """Forward dynamics: M(q) z = τ - c(q, v), by the articulated-body algorithm (Featherstone), in O(links).
 
-unforced_motion   poses, velocities, and the forces that keep every link on its way when no joint accelerates: c
-factor            M, as the articulated inertias U, d of its joints, which are eliminated one column at a time
-reduce, expand    M⁻¹ with these factors, in two halves; also for other right-hand sides (the adjoint's, contact's)
+unforced_motion   poses, velocities, and the forces on the links when no joint accelerates: the bias force c
+factor            the factorisation of M: U and d of every joint coordinate, which are eliminated one at a time
+reduce, expand    the two halves of a solve with these factors, for any right-hand side (adjoint, contact)
 """
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
 
-from ...ir import Scalar, is_constant, loop, workspace
+from ...ir import Index, Scalar, ScalarArray, is_constant, loop, workspace
 from ..math import spatial as sp
 from ..math.arrays import copy
-from ..math.spatial import BODY, IDENTITY, INERTIA, ZERO3, ZERO6, Vec
-from .bodies import Bodies
+from ..math.spatial import BODY, IDENTITY, INERTIA, MATRIX, SPATIAL, VECTOR, ZERO3, ZERO6, Vec
 from .forces import generalised_forces
+from .inputs import DynamicsInputs
 from .kinematics import Frames, place_link, turn
 from .tree import Tree
 
 
-class Motion:
-    """Arrays over links: poses and velocities (`frames`), accelerations (α, a) and forces (n, f)."""
+class UnforcedMotion:
+    """The motion when no joint accelerates (z = 0): frames, and arrays over links.
+
+    accelerations (6): (α, a) of every link, minus gravity. fields (9): A = [α] + [ω]² of its acceleration field.
+    forces (6): (n, f), the force that this motion takes.
+    """
 
     def __init__(self, tree: Tree) -> None:
         self.frames = Frames(tree)
-        self.accelerations, self.forces = tree.over_links(6), tree.over_links(6)
-        self.fields = tree.over_links(9)
-        # Weight is felt as if the world accelerated upwards.
+        self.accelerations, self.forces = tree.over_links(SPATIAL), tree.over_links(SPATIAL)
+        self.fields = tree.over_links(MATRIX)
+        # Gravity enters as an upward acceleration of the world.
         self.accelerations.put(0, (*ZERO3, *sp.neg(tree.gravity())))
         self.forces.put(0, ZERO6)
-        self.fields.put(0, (0.0,) * 9)
+        self.fields.put(0, (0.0,) * MATRIX)
 
 
-def bias_link(tree: Tree, bodies: Bodies, motion: Motion, i: Any) -> None:
-    """Acceleration (α, a) of link i when z = 0, and the force that takes, gravity included.
+def bias_link(tree: Tree, motion: UnforcedMotion, i: Index) -> None:
+    """Acceleration (α, a) of link i when z = 0, and the force that this takes, gravity included.
 
-    a is the acceleration of the point at the link's origin: that of the parent's point there, the Coriolis term of the
-    joint velocity u, and the joint's own.
+    a is the acceleration of the link's origin: that of the parent's point there, the Coriolis term of the joint
+    velocity u, and the drift of the joint.
     """
     frames = motion.frames
     (R, p), parent = frames.pose(i), tree.parent(i)
-    velocity = frames.joint_velocity.get(i, 6)
+    velocity = frames.joint_velocity.get(i, SPATIAL)
     w, u = velocity[:3], velocity[3:]
-    above, carried = motion.accelerations.get(parent, 6), sp.unrotate(R, frames.angular_velocity.get(parent, 3))
+    above = motion.accelerations.get(parent, SPATIAL)
+    carried = sp.unrotate(R, frames.angular_velocity.get(parent, VECTOR))
     alpha = sp.unrotate(R, above[:3], sp.cross(carried, w))
-    coriolis = sp.cross(sp.scale(2.0, carried), u, frames.drift.get(i, 3))
-    a = sp.unrotate(R, sp.rotate(motion.fields.get(parent, 9), p, above[3:]), coriolis)
-    A = sp.rigid_field(frames.angular_velocity.get(i + 1, 3), alpha)
+    coriolis = sp.cross(sp.scale(2.0, carried), u, frames.drift.get(i, VECTOR))
+    a = sp.unrotate(R, sp.rotate(motion.fields.get(parent, MATRIX), p, above[3:]), coriolis)
+    A = sp.rigid_field(frames.angular_velocity.get(i + 1, VECTOR), alpha)
     motion.accelerations.put(i + 1, (*alpha, *a))
     motion.fields.put(i + 1, A)
-    motion.forces.put(i + 1, sp.newton_euler(bodies.moments.get(i + 1, BODY), a, A))
+    motion.forces.put(i + 1, sp.newton_euler(tree.bodies.moved.get(i + 1, BODY), a, A))
 
 
-def unforced_motion(tree: Tree, bodies: Bodies, q: Any, v: Any) -> Motion:
-    """The outward sweep: how the links move when z = 0, and the forces they take."""
-    motion = Motion(tree)
+def unforced_motion(tree: Tree, q: ScalarArray, v: ScalarArray) -> UnforcedMotion:
+    """The outward sweep: how the links move when z = 0, and the forces that this takes."""
+    motion = UnforcedMotion(tree)
     for i in tree.links():
         place_link(tree, q, v, motion.frames, i)
-        bias_link(tree, bodies, motion, i)
+        bias_link(tree, motion, i)
     return motion
 
 
 def applied_force(com: Vec, W: Vec, wrench: Vec) -> Vec:
-    """A wrench (force, torque) at the center of mass, in world axes, as a force of the link's frame; W: to world."""
+    """A wrench (force, torque) at the center of mass, in world axes, as a spatial force in the link's frame.
+
+    W (9): the rotation from the link's axes to the world's.
+    """
     f = sp.unrotate(W, wrench[:3])
     return (*sp.unrotate(W, wrench[3:], sp.cross(com, f)), *f)
 
 
-def world_rotations(tree: Tree, frames: Frames) -> Any:
+def world_rotations(tree: Tree, frames: Frames) -> ScalarArray:
     """The rotation of every link to world axes: an array over links."""
-    W = tree.over_links(9)
+    W = tree.over_links(MATRIX)
     W.put(0, IDENTITY)
     for i in tree.links():
-        W.put(i + 1, sp.matmul(W.get(tree.parent(i), 9), frames.R.get(i, 9)))
+        W.put(i + 1, sp.matmul(W.get(tree.parent(i), MATRIX), frames.R.get(i, MATRIX)))
     return W
 
 
 class Factors:
-    """U = I s and 1 / d, d = s · U + armature, of every coordinate of v (I: the articulated inertia of its link)."""
+    """The factors of M, over the coordinates of v: U = I s, and `inverse` = 1 / d with d = s · U + armature.
+
+    s is the coordinate's column of S, and I the articulated inertia of its link when the coordinate is eliminated.
+    """
 
     def __init__(self, tree: Tree) -> None:
-        self.U, self.inverse = tree.over_coordinates(6), workspace(tree.nv)
+        self.U, self.inverse = tree.over_coordinates(SPATIAL), workspace(tree.nv)
 
 
-def factor(tree: Tree, bodies: Bodies, frames: Frames, damping_time: Scalar) -> Factors:
-    """The inward sweep that eliminates the joints, and passes what is left of a link's inertia on to its parent.
+def factor(tree: Tree, frames: Frames, damping_time: Scalar) -> Factors:
+    """The inward sweep that eliminates the joints; what remains of a link's inertia is added to its parent's.
 
-    `damping_time` h adds h times the joint damping to the armature: it is then implicit, (M + h D) z = τ - D v - c.
+    `damping_time` h (s) adds h times the joint damping to the armature, which makes it implicit:
+    (M + h D) z = τ - D v - c.
     """
     factors = Factors(tree)
     inertias = tree.over_links(INERTIA)
     inertias.put(0, (0.0,) * INERTIA)
     for i in tree.links():
-        inertias.put(i + 1, sp.articulated(bodies.moments.get(i + 1, BODY)))
+        inertias.put(i + 1, sp.articulated(tree.bodies.moved.get(i + 1, BODY)))
     for i in tree.links(reverse=True):
         link, b = tree.link(i), tree.v_start(i)
         extra = link.armature + damping_time * link.damping
         for k in loop(tree.dofs(i)):
-            I, s = inertias.get(i + 1, INERTIA), frames.S.get(b + k, 6)
+            I, s = inertias.get(i + 1, INERTIA), frames.S.get(b + k, SPATIAL)
             U = sp.inertia_mul(I, s)
             inverse = 1.0 / (sp.dot(s, U) + extra)
             factors.U.put(b + k, U)
             factors.inverse[b + k] = inverse
             inertias.put(i + 1, sp.rank_one_update(I, sp.scale(inverse, U), U))
-        if not is_constant(tree.parent(i), 0):  # the world takes up anything
+        if not is_constant(tree.parent(i), 0):  # the inertia of the world is never used
             R, p = frames.pose(i)
             inertias.accumulate(tree.parent(i), sp.inertia_to_parent(R, p, inertias.get(i + 1, INERTIA)))
     return factors
 
 
-def reduce(tree: Tree, frames: Frames, factors: Factors, tau: Any, z: Any, forces: Any = None) -> None:
-    """The inward half of z = M⁻¹ (τ - Sᵀ forces): what is left of τ and the forces at every joint, divided by d.
+def reduce(
+    tree: Tree, frames: Frames, factors: Factors, tau: ScalarArray, z: ScalarArray, forces: ScalarArray | None = None
+) -> None:
+    """The inward half of z = M⁻¹ (τ - Sᵀ forces): the force that remains at every joint, divided by d.
 
-    `forces` (over links, or None) are overwritten. τ and z are turned into the links' axes (`joints`).
+    `forces` (over links, 6; None: zero) are overwritten. τ and z [nv] are in the links' axes (see `joints`).
     """
     if forces is None:
-        forces = tree.over_links(6)
+        forces = tree.over_links(SPATIAL)
         forces.put(0, ZERO6)
         for i in tree.links():
             forces.put(i + 1, ZERO6)
     for i in tree.links(reverse=True):
         b = tree.v_start(i)
         for k in loop(tree.dofs(i)):
-            force = forces.get(i + 1, 6)
-            u = (tau[b + k] - sp.dot(frames.S.get(b + k, 6), force)) * factors.inverse[b + k]
+            force = forces.get(i + 1, SPATIAL)
+            u = (tau[b + k] - sp.dot(frames.S.get(b + k, SPATIAL), force)) * factors.inverse[b + k]
             z[b + k] = u
-            forces.put(i + 1, tuple(f + u * x for f, x in zip(force, factors.U.get(b + k, 6), strict=True)))
-        if not is_constant(tree.parent(i), 0):
-            forces.accumulate(tree.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, 6)))
+            forces.put(i + 1, tuple(f + u * x for f, x in zip(force, factors.U.get(b + k, SPATIAL), strict=True)))
+        if not is_constant(tree.parent(i), 0):  # forces on the world are never used
+            forces.accumulate(tree.parent(i), sp.force_to_parent(*frames.pose(i), forces.get(i + 1, SPATIAL)))
 
 
-def expand(tree: Tree, frames: Frames, factors: Factors, z: Any) -> Any:
-    """The outward half: z in place, and the accelerations of the links that it causes (an array over links)."""
-    accelerations = tree.over_links(6)
+def expand(tree: Tree, frames: Frames, factors: Factors, z: ScalarArray) -> ScalarArray:
+    """The outward half: completes z [nv] in place. Returns the accelerations of the links that z causes, over links."""
+    accelerations = tree.over_links(SPATIAL)
     accelerations.put(0, ZERO6)
     for i in tree.links():
         b = tree.v_start(i)
-        accelerations.put(i + 1, sp.motion_to_child(*frames.pose(i), accelerations.get(tree.parent(i), 6)))
+        accelerations.put(i + 1, sp.motion_to_child(*frames.pose(i), accelerations.get(tree.parent(i), SPATIAL)))
         for k in loop(tree.dofs(i), reverse=True):
-            a = accelerations.get(i + 1, 6)
-            x = z[b + k] - factors.inverse[b + k] * sp.dot(factors.U.get(b + k, 6), a)
+            a = accelerations.get(i + 1, SPATIAL)
+            x = z[b + k] - factors.inverse[b + k] * sp.dot(factors.U.get(b + k, SPATIAL), a)
             z[b + k] = x
-            accelerations.put(i + 1, tuple(y + x * s for y, s in zip(a, frames.S.get(b + k, 6), strict=True)))
+            accelerations.put(i + 1, tuple(y + x * s for y, s in zip(a, frames.S.get(b + k, SPATIAL), strict=True)))
     return accelerations
 
 
-class Dynamics:
-    """The state of motion that `forward_dynamics` found; its adjoint reads it."""
+@dataclass(frozen=True)
+class LinkMotion:
+    """How the links move at some q, v and v̇.
+
+    accelerations (over links, 6): (α, a) of every link, minus gravity. vdot [nv]. rotations (over links, 9): to world
+    axes, if wrenches act.
+    """
 
     frames: Frames
-    factors: Factors
-    accelerations: Any  # of the links, gravity included: array over links
-    rotations: Any  # of the links to world axes, if wrenches act: array over links
-    vdot: Any  # v̇ [nv]
-    reduced: Any  # the inward half of the solve for v̇ [nv]
-    clipped: Scalar  # motors at a limit
+    accelerations: ScalarArray
+    vdot: ScalarArray
+    rotations: ScalarArray | None = None
 
 
-def forward_dynamics(
-    tree: Tree, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
-    factors: Factors | None = None,
-) -> Dynamics:  # fmt: skip
-    """v̇ of (M + h D) v̇ = τ(q, v, u) - D v - c(q, v) + Σ Jᵀ wrench, with all that led to it.
+@dataclass(frozen=True, kw_only=True)
+class Dynamics(LinkMotion):
+    """The result of `forward_dynamics`, with the intermediates that constraints and the adjoint use.
 
-    `wrenches` over links, or None. `factors` of the same q may be given.
+    factors: of M + h D. reduced [nv]: the inward half of the solve for v̇. clipped: the number of motors at a limit.
     """
-    result = Dynamics()
-    motion = unforced_motion(tree, bodies, q, v)
-    frames = result.frames = motion.frames
-    result.accelerations = motion.accelerations
-    tau, z, result.vdot = workspace(tree.nv), workspace(tree.nv), workspace(tree.nv)
-    result.clipped = generalised_forces(tree, q, v, v_damped, controls, tau)
+
+    factors: Factors
+    reduced: ScalarArray
+    clipped: Scalar
+
+
+def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None = None) -> Dynamics:
+    """v̇ of (M + h D) v̇ = τ(q, v, u) - D v - c(q, v) + Σ Jᵀ wrench, with the intermediates that led to it.
+
+    `factors`: those of M + h D at the same q, if they are known.
+    """
+    q = inputs.q
+    motion = unforced_motion(tree, q, inputs.v)
+    frames, accelerations = motion.frames, motion.accelerations
+    tau, z, vdot = workspace(tree.nv), workspace(tree.nv), workspace(tree.nv)
+    clipped = generalised_forces(tree, inputs, tau)
     turn(tree, q, tau, tau)
-    if wrenches is not None:
-        result.rotations = world_rotations(tree, frames)
+    rotations = None
+    if inputs.wrenches is not None:
+        rotations = world_rotations(tree, frames)
         for i in tree.links():
-            applied = applied_force(tree.link(i).com, result.rotations.get(i + 1, 9), wrenches.get(i, 6))
+            applied = applied_force(tree.link(i).com, rotations.get(i + 1, MATRIX), inputs.wrenches.get(i, SPATIAL))
             motion.forces.accumulate(i + 1, sp.neg(applied))
-    result.factors = factors or factor(tree, bodies, frames, damping_time)
-    reduce(tree, frames, result.factors, tau, z, motion.forces)
-    result.reduced = workspace(tree.nv)
-    copy(tree.nv, z, result.reduced)
-    caused = expand(tree, frames, result.factors, z)
+    factors = factors or factor(tree, frames, inputs.damping_time)
+    reduce(tree, frames, factors, tau, z, motion.forces)
+    reduced = workspace(tree.nv)
+    copy(tree.nv, z, reduced)
+    caused = expand(tree, frames, factors, z)
     for i in tree.links():
-        result.accelerations.accumulate(i + 1, caused.get(i + 1, 6))
-    turn(tree, q, z, result.vdot, back=True)
-    return result
+        accelerations.accumulate(i + 1, caused.get(i + 1, SPATIAL))
+    turn(tree, q, z, vdot, back=True)
+    return Dynamics(frames, accelerations, vdot, rotations, factors=factors, reduced=reduced, clipped=clipped)

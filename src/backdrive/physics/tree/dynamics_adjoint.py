@@ -1,4 +1,4 @@
-"""The adjoint of the dynamics: what a loss on the accelerations says about everything that led to them.
+"""The adjoint of the dynamics: from a cotangent of the accelerations to those of everything they depend on.
 
 The accelerations solve  F = (M + h D) v̇ + c(q, v) - τ(q, v, u) = 0.  If the loss has the gradient w with respect to
 v̇, then with  λ = (M + h D)⁻¹ w  its gradient with respect to anything else is that of -λ · F: one solve with the
@@ -15,38 +15,50 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Protocol
 
-from ...ir import Scalar, is_constant, loop, memory, switch, vjp, when, workspace
+from ...ir import Index, Scalar, ScalarArray, carry, is_constant, loop, memory, switch, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import Kind
-from ..constraints.constrain_adjoint import ConstraintAdjoint
 from ..math import spatial as sp
 from ..math.arrays import accumulate, split, zero
-from ..math.spatial import BODY, Vec
-from .bodies import Bodies
-from .dynamics import Dynamics, applied_force, expand, reduce
-from .forces import motor_force, passive_force
-from .joints import JOINTS, Fixed, Joint
+from ..math.spatial import BODY, MATRIX, SPATIAL, VECTOR, Vec
+from .dynamics import Dynamics, LinkMotion, applied_force, expand, reduce
+from .forces import motor_force
+from .inputs import DynamicsInputs
+from .joints import FIXED, JOINTS, JointModel
 from .kinematics import turn
-from .tree import Link, Tree, accumulate_link
+from .tree import LinkConstants, Tree, accumulate_link
 
 
-@dataclass
+@dataclass(frozen=True)
 class Cotangents:
-    """Gradients with respect to q, v, controls, wrenches (over links), constants and v̇; None where nobody asks.
+    """The cotangents that an adjoint adds to; None for those that are not wanted.
 
-    `moments`: with respect to the moments of mass (m, h, Σ), over links: `bodies_adjoint` turns it into constants in
-    the end.
+    q [nq], v [nv], controls [nu], wrenches [nlink, 6], constants [nconst], vdot [nv]. moments (over links): of the
+    moments of mass (m, h, Σ), which `bodies_adjoint` turns into cotangents of the constants at the end.
     """
 
-    q: Any
-    v: Any
-    controls: Any = None
-    wrenches: Any = None
-    constants: Any = None
-    moments: Any = None
-    vdot: Any = None
+    q: ScalarArray
+    v: ScalarArray
+    controls: ScalarArray | None = None
+    wrenches: ScalarArray | None = None
+    constants: ScalarArray | None = None
+    moments: ScalarArray | None = None
+    vdot: ScalarArray | None = None
+
+
+class ConstraintTerms(Protocol):
+    """The terms that constraints add to the adjoint of the dynamics (`constraints.constrain_adjoint`)."""
+
+    def take_up(self, reduced: ScalarArray, /) -> None:
+        """From the inward half of a solve with h w to that with h (w - Jᵀ y), in place."""
+
+    def add_rows(
+        self, q: ScalarArray, v: ScalarArray, virtual: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray,
+        constants_bar: ScalarArray | None,
+    ) -> None:  # fmt: skip
+        """Add the cotangents of the constraints' rows."""
 
 
 # ------------------------------------------------------------------------------------------ the power's derivative
@@ -58,7 +70,7 @@ def link_power(body: Vec, w: Vec, alpha: Vec, a: Vec, N: Vec) -> Scalar:
 
 
 def passed_on(w: Vec, alpha: Vec, a: Vec, N: Vec, R: Vec, p: Vec, joint_velocity: Vec) -> tuple[Vec, Vec, Vec, Vec]:
-    """What a link inherits of its parent's (ω, α, a, N); the joint adds its own acceleration and virtual velocity."""
+    """(ω, α, a, N) that a link has from its parent's; the joint's own acceleration and virtual velocity come on top."""
     carried = sp.unrotate(R, w)
     joint_w, u = joint_velocity[:3], joint_velocity[3:]
     inherited = sp.rotate(sp.rigid_field(w, alpha), p, a)
@@ -70,208 +82,261 @@ def passed_on(w: Vec, alpha: Vec, a: Vec, N: Vec, R: Vec, p: Vec, joint_velocity
     )
 
 
-STATE = (3, 3, 3, 6)  # ω, α, a and N of a link
+STATE = (VECTOR, VECTOR, VECTOR, SPATIAL)  # sizes of ω, α, a and N of a link
+STATE_SIZE = sum(STATE)
+JOINT_POSE = (MATRIX, VECTOR, SPATIAL)  # sizes of R, p and the joint velocity
 
 
-def power_adjoint(
-    tree: Tree, bodies: Bodies, q: Any, v: Any, vdot: Any, dynamics: Dynamics, virtual: Any, N: Any, wrenches: Any,
-    sign: float, bars: Cotangents, acting: Scalar = 1.0,
-) -> None:  # fmt: skip
-    """Add `sign` times the gradient of φ = λ · (M v̇ + c - Jᵀ wrenches), for fixed v̇ and λ (`virtual`), to the bars.
+@dataclass(frozen=True)
+class VirtualPower:
+    """The power φ = λ · (M v̇ + c - Jᵀ wrenches) of the inertial forces in a virtual motion.
 
-    `N`: the motions of the links that λ causes (over links). `acting`: what part of gravity and wrenches acts.
+    q [nq], v [nv]: the state, with the motion of its links, v̇ included. virtual [nv]: λ, the virtual velocity. N (over
+    links, 6): the motions of the links that λ causes. wrenches: as in `DynamicsInputs`. acting: 1 where gravity and
+    wrenches act, 0 where they do not (impacts, corrections of the position).
     """
-    n, frames, size = tree.nlink, dynamics.frames, sum(STATE)
-    state_bar = workspace((n + 1) * size)
-    zero((n + 1) * size, state_bar)
-    turn_bar = None
-    if wrenches is not None:
-        turn_bar = workspace((n + 1) * 9)
-        zero((n + 1) * 9, turn_bar)
 
-    def state(record: Any) -> Vec:
-        acceleration = dynamics.accelerations.get(record, 6)
-        return (*frames.angular_velocity.get(record, 3), *acceleration, *N.get(record, 6))
+    q: ScalarArray
+    v: ScalarArray
+    motion: LinkMotion
+    virtual: ScalarArray
+    N: ScalarArray
+    wrenches: ScalarArray | None = None
+    acting: Scalar = 1.0
 
-    def joint_part(joint: type[Joint], i: Any, seeds: Vec) -> None:
-        """From the gradient with respect to the joint's motion to q, v and the joint's constants."""
+
+def power_adjoint(tree: Tree, power: VirtualPower, sign: float, cotangents: Cotangents) -> None:
+    """Add `sign` times the gradient of the power φ, at fixed λ, to the cotangents."""
+    q, v, vdot, virtual, N = power.q, power.v, power.motion.vdot, power.virtual, power.N
+    n, frames = tree.nlink, power.motion.frames
+    state_bar = workspace((n + 1) * STATE_SIZE)
+    zero((n + 1) * STATE_SIZE, state_bar)
+    rotation_bar = None
+    if power.wrenches is not None:
+        rotation_bar = workspace((n + 1) * MATRIX)
+        zero((n + 1) * MATRIX, rotation_bar)
+
+    def state(record: Index) -> Vec:
+        acceleration = power.motion.accelerations.get(record, SPATIAL)
+        return (*frames.angular_velocity.get(record, VECTOR), *acceleration, *N.get(record, SPATIAL))
+
+    def joint_part(joint: JointModel, i: Index, seeds: Vec) -> None:
+        """From the cotangent of the joint's motion to those of q, v, v̇ and the joint's constants."""
         a, b, nq, nv = tree.q_start(i), tree.v_start(i), joint.nq, joint.nv
         lam = virtual.at(b).get(0, nv)
-        parts = (tree.link_record(i), q.at(a).get(0, nq), v.at(b).get(0, nv), vdot.at(b).get(0, nv))
+        inputs = (*tree.link_record(i), *q.at(a).get(0, nq), *v.at(b).get(0, nv), *vdot.at(b).get(0, nv))
 
         def motion(*x: Scalar) -> list[Scalar]:
             record, qi, vi, vdoti = split(x, layout.LINK, nq, nv, nv)
-            return [y for part in joint.motion(Link.of(record), qi, vi, vdoti, lam) for y in part]
+            return [y for part in joint.motion(LinkConstants.of(record), qi, vi, vdoti, lam) for y in part]
 
-        _, gradient = vjp(motion, sum(parts, ()), seeds)
+        _, gradient = vjp(motion, inputs, seeds)
         _, q_bar, v_bar, vdot_bar = split(gradient, layout.LINK, nq, nv, nv)
-        accumulate(bars.q.at(a), q_bar)
-        accumulate(bars.v.at(b), v_bar)
-        if bars.vdot is not None:
-            accumulate(bars.vdot.at(b), vdot_bar)
-        if bars.constants is not None:
-            accumulate_link(bars.constants, i, gradient)
+        accumulate(cotangents.q.at(a), q_bar)
+        accumulate(cotangents.v.at(b), v_bar)
+        if cotangents.vdot is not None:
+            accumulate(cotangents.vdot.at(b), vdot_bar)
+        if cotangents.constants is not None:
+            accumulate_link(cotangents.constants, i, gradient)
 
-    def power(*x: Scalar) -> list[Scalar]:
+    def own_power(*x: Scalar) -> list[Scalar]:
         body, *own = split(x, BODY, *STATE)
         return [link_power(body, *own)]
 
     def inherit(*x: Scalar) -> list[Scalar]:
-        return [y for part in passed_on(*split(x, *STATE, 9, 3, 6)) for y in part]
+        return [y for part in passed_on(*split(x, *STATE, *JOINT_POSE)) for y in part]
 
     for i in tree.links(reverse=True):
         parent, (R, p) = tree.parent(i), frames.pose(i)
-        _, gradient = vjp(power, (*bodies.moments.get(i + 1, BODY), *state(i + 1)), [sign])
-        body_bar, own_bar = split(gradient, BODY, size)
-        bar = sp.add(state_bar.get(i + 1, size), own_bar)
-        if bars.moments is not None:
-            accumulate(bars.moments.at((i + 1) * BODY), body_bar)
-        R_bar: Vec = (0.0,) * 9
-        if wrenches is not None:
-            N_bar, R_bar = _wrench_adjoint(tree, dynamics, wrenches, N, turn_bar, i, sign * acting, bars)
-            bar = (*bar[:9], *sp.add(bar[9:], N_bar))
-        _, gradient = vjp(inherit, (*state(parent), *R, *p, *frames.joint_velocity.get(i, 6)), bar)
-        inherited_bar, pose_bar, p_bar, velocity_bar = split(gradient, size, 9, 3, 6)
-        accumulate(state_bar.at(parent * size), inherited_bar)
-        acceleration_bar, virtual_bar = bar[3:9], bar[9:]
-        seeds = (*sp.add(R_bar, pose_bar), *p_bar, *velocity_bar, *acceleration_bar, *virtual_bar)
+        _, gradient = vjp(own_power, (*tree.bodies.moved.get(i + 1, BODY), *state(i + 1)), [sign])
+        body_bar, own_bar = split(gradient, BODY, STATE_SIZE)
+        bar = sp.add(state_bar.get(i + 1, STATE_SIZE), own_bar)
+        if cotangents.moments is not None:
+            accumulate(cotangents.moments.at((i + 1) * BODY), body_bar)
+        R_bar: Vec = (0.0,) * MATRIX
+        omega_bar, alpha_bar, a_bar, N_bar = split(bar, *STATE)
+        if rotation_bar is not None:
+            wrench_bar, R_bar = _wrench_adjoint(tree, power, rotation_bar, i, sign, cotangents)
+            N_bar = sp.add(N_bar, wrench_bar)
+        inputs = (*state(parent), *R, *p, *frames.joint_velocity.get(i, SPATIAL))
+        _, gradient = vjp(inherit, inputs, (*omega_bar, *alpha_bar, *a_bar, *N_bar))
+        inherited_bar, pose_bar, p_bar, velocity_bar = split(gradient, STATE_SIZE, *JOINT_POSE)
+        accumulate(state_bar.at(parent * STATE_SIZE), inherited_bar)
+        seeds = (*sp.add(R_bar, pose_bar), *p_bar, *velocity_bar, *alpha_bar, *a_bar, *N_bar)
         switch(tree.kind(i), [partial(joint_part, joint) for joint in JOINTS], i, seeds)
-    if bars.constants is not None:  # the world's acceleration is -g
-        g = bars.constants.at(layout.gravity_start(tree.nlink, tree.nq, tree.nu))
-        accumulate(g, sp.scale(-acting, state_bar.get(0, size)[6:9]))
+    if cotangents.constants is not None:  # the acceleration of the world is -g
+        g = cotangents.constants.at(layout.gravity_start(tree.nlink, tree.nq, tree.nu))
+        factor = -power.acting
+        _, _, a_bar, _ = split(state_bar.get(0, STATE_SIZE), *STATE)
+        accumulate(g, sp.scale(factor, a_bar))
 
 
 def _wrench_adjoint(
-    tree: Tree, dynamics: Dynamics, wrenches: Any, N: Any, turn_bar: Any, i: Any, sign: Scalar, bars: Cotangents
+    tree: Tree, power: VirtualPower, rotation_bar: ScalarArray, i: Index, sign: float, cotangents: Cotangents
 ) -> tuple[Vec, Vec]:
     """The part of the wrench on link i in the power, -N · wrench: gradients with respect to N and the rotation R.
 
-    The link's rotation to world axes is W = Wₚ R; the gradients with respect to W gather in `turn_bar`.
+    The rotation of the link to world axes is W = Wₚ R; the cotangents of W are summed in `rotation_bar` (over links).
     """
-    parent, rotations = tree.parent(i), dynamics.rotations
-    parts = (tree.link(i).com, rotations.get(i + 1, 9), wrenches.get(i, 6), N.get(i + 1, 6))
+    factor = sign * power.acting
+    parent, rotations, wrenches = tree.parent(i), power.motion.rotations, power.wrenches
+    assert rotations is not None
+    assert wrenches is not None
+    sizes = (VECTOR, MATRIX, SPATIAL, SPATIAL)
+    com, W = tree.link(i).com, rotations.get(i + 1, MATRIX)
+    inputs = (*com, *W, *wrenches.get(i, SPATIAL), *power.N.get(i + 1, SPATIAL))
 
-    def power(*x: Scalar) -> list[Scalar]:
-        com, W, wrench, motion = split(x, 3, 9, 6, 6)
+    def wrench_power(*x: Scalar) -> list[Scalar]:
+        com, W, wrench, motion = split(x, *sizes)
         return [sp.dot(motion, applied_force(com, W, wrench))]
 
-    _, gradient = vjp(power, sum(parts, ()), [-sign])
-    com_bar, W_bar, wrench_bar, N_bar = split(gradient, 3, 9, 6, 6)
-    if bars.constants is not None:
-        accumulate(bars.constants.at(i * layout.LINK + layout.COM), com_bar)
-    if bars.wrenches is not None:
-        accumulate(bars.wrenches.at(i * 6), wrench_bar)
+    _, gradient = vjp(wrench_power, inputs, [-factor])
+    com_bar, W_bar, wrench_bar, N_bar = split(gradient, *sizes)
+    if cotangents.constants is not None:
+        accumulate(cotangents.constants.at(i * layout.LINK + layout.COM), com_bar)
+    if cotangents.wrenches is not None:
+        accumulate(cotangents.wrenches.at(i * SPATIAL), wrench_bar)
     _, gradient = vjp(
-        lambda *x: sp.matmul(x[:9], x[9:]),
-        (*rotations.get(parent, 9), *dynamics.frames.R.get(i, 9)),
-        sp.add(turn_bar.get(i + 1, 9), W_bar),
+        lambda *x: sp.matmul(x[:MATRIX], x[MATRIX:]),
+        (*rotations.get(parent, MATRIX), *power.motion.frames.R.get(i, MATRIX)),
+        sp.add(rotation_bar.get(i + 1, MATRIX), W_bar),
     )
-    accumulate(turn_bar.at(parent * 9), gradient[:9])
-    return N_bar, tuple(gradient[9:])
+    parent_bar, R_bar = split(gradient, MATRIX, MATRIX)
+    accumulate(rotation_bar.at(parent * MATRIX), parent_bar)
+    return N_bar, R_bar
 
 
 # ------------------------------------------------------------------------------------------ the forces' derivative
 
 
 def forces_adjoint(
-    tree: Tree, q: Any, v: Any, v_damped: Any, controls: Any, virtual: Any, damped_bar: Any, bars: Cotangents
+    tree: Tree, inputs: DynamicsInputs, virtual: ScalarArray, damped_bar: ScalarArray, cotangents: Cotangents
 ) -> None:
-    """Add the gradient of λ · τ(q, v, u) to the bars, and that with respect to the damped velocity to `damped_bar`."""
+    """Add the gradient of λ · τ(q, v, u) to the cotangents, and that with respect to `v_damped` to `damped_bar`."""
+    q, v, v_damped, controls = inputs.q, inputs.v, inputs.v_damped, inputs.controls
 
-    def passive(joint: type[Joint], i: Any) -> None:
-        a, b, nq = tree.q_start(i), tree.v_start(i), joint.nq
-        rest = tree.reference().at(a)
+    def passive(joint: JointModel, i: Index) -> None:
+        a, b, nq, nv = tree.q_start(i), tree.v_start(i), joint.nq, joint.nv
+        rest, sizes = tree.reference().at(a), (layout.LINK, nq, nq, nv)
 
         def force(*x: Scalar) -> Vec:
             record, qi, resti, vi = split(x, *sizes)
-            return passive_force(joint, Link.of(record), qi, resti, vi)
+            return joint.passive_force(LinkConstants.of(record), qi, resti, vi)
 
-        parts = (tree.link_record(i), q.at(a).get(0, nq), rest.get(0, nq), v_damped.at(b).get(0, joint.nv))
-        sizes = [len(part) for part in parts]
-        _, gradient = vjp(force, sum(parts, ()), virtual.at(b).get(0, joint.nv))
+        inputs = (*tree.link_record(i), *q.at(a).get(0, nq), *rest.get(0, nq), *v_damped.at(b).get(0, nv))
+        _, gradient = vjp(force, inputs, virtual.at(b).get(0, nv))
         _, q_bar, rest_bar, v_bar = split(gradient, *sizes)
-        accumulate(bars.q.at(a), q_bar)
+        accumulate(cotangents.q.at(a), q_bar)
         accumulate(damped_bar.at(b), v_bar)
-        if bars.constants is not None:
-            accumulate_link(bars.constants, i, gradient)
-            accumulate(bars.constants.at(layout.reference_start(tree.nlink)).at(a), rest_bar)
+        if cotangents.constants is not None:
+            accumulate_link(cotangents.constants, i, gradient)
+            accumulate(cotangents.constants.at(layout.reference_start(tree.nlink)).at(a), rest_bar)
 
     for i in tree.links():
         switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
     for m in loop(tree.nu):
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        inputs = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
-        _, gradient = vjp(lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], inputs, [virtual[b]])
+        arguments = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
+        _, gradient = vjp(lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], arguments, [virtual[b]])
         *record_bar, q_bar, v_bar, control_bar = gradient
-        accumulate(bars.q.at(a), (q_bar,))
-        accumulate(bars.v.at(b), (v_bar,))
-        if bars.controls is not None:
-            accumulate(bars.controls.at(m), (control_bar,))
-        if bars.constants is not None:
+        accumulate(cotangents.q.at(a), (q_bar,))
+        accumulate(cotangents.v.at(b), (v_bar,))
+        if cotangents.controls is not None:
+            accumulate(cotangents.controls.at(m), (control_bar,))
+        if cotangents.constants is not None:
             start = layout.motor_start(tree.nlink, tree.nq)
-            accumulate(bars.constants.at(start).at(m * layout.MOTOR), tuple(record_bar))
+            accumulate(cotangents.constants.at(start).at(m * layout.MOTOR), tuple(record_bar))
 
 
 # ------------------------------------------------------------------------------------------ dynamics
 
 
-def dynamics_adjoint(
-    tree: Tree, bodies: Bodies, q: Any, v: Any, v_damped: Any, controls: Any, wrenches: Any, damping_time: Scalar,
-    dynamics: Dynamics, vdot_bar: Any, damped_bar: Any, bars: Cotangents, constraints: ConstraintAdjoint | None = None,
-    acting: Scalar = 1.0,
-) -> Any:  # fmt: skip
-    """Add to the bars what the gradient `vdot_bar` with respect to v̇ of `forward_dynamics` means for its inputs.
+@dataclass(frozen=True)
+class DynamicsSeeds:
+    """The cotangent vdot_bar [nv] of v̇, which the adjoint starts from; to damped_bar [nv] it adds that of v_damped."""
 
-    With `constraints`, v̇ and the accelerations in `dynamics` are those that they allowed, and so is the gradient.
-    `acting`: 0 in an impact, where no forces act. Returns λ.
+    vdot_bar: ScalarArray
+    damped_bar: ScalarArray
+
+
+def dynamics_adjoint(
+    tree: Tree, inputs: DynamicsInputs, dynamics: Dynamics, seeds: DynamicsSeeds, cotangents: Cotangents,
+    constraints: ConstraintTerms | None = None, acting: Scalar = 1.0,
+) -> ScalarArray:  # fmt: skip
+    """The adjoint of `forward_dynamics`: add the cotangents of its inputs. Returns λ [nv].
+
+    With `constraints`, v̇ and the accelerations in `dynamics` are the constrained ones, and the constraints are
+    differentiated too. `acting`: 0 in an impact, during which no forces act.
     """
+    q, damping_time = inputs.q, inputs.damping_time
     w, virtual = workspace(tree.nv), workspace(tree.nv)
     lam = workspace(tree.nv) if constraints is None else memory(tree.nv)
-    turn(tree, q, vdot_bar, w)
+    turn(tree, q, seeds.vdot_bar, w)
     reduce(tree, dynamics.frames, dynamics.factors, w, lam)
     if constraints is not None:
         constraints.take_up(lam)
     N = expand(tree, dynamics.frames, dynamics.factors, lam)
     turn(tree, q, lam, virtual, back=True)
-    power_adjoint(tree, bodies, q, v, dynamics.vdot, dynamics, virtual, N, wrenches, -1.0, bars, acting)
+    power = VirtualPower(q, inputs.v, dynamics, virtual, N, inputs.wrenches, acting)
+    power_adjoint(tree, power, -1.0, cotangents)
     pushed = virtual
     if not is_constant(acting, 1.0):
         pushed = workspace(tree.nv)
         for k in loop(tree.nv):
             pushed[k] = acting * virtual[k]
-    forces_adjoint(tree, q, v, v_damped, controls, pushed, damped_bar, bars)
-    joint_inertia_adjoint(tree, virtual, dynamics.vdot, damping_time, bars)
+    forces_adjoint(tree, inputs, pushed, seeds.damped_bar, cotangents)
+    joint_inertia_adjoint(tree, virtual, dynamics.vdot, damping_time, cotangents)
     if constraints is not None:
-        constraints.add_rows(q, v_damped, virtual, bars.q, damped_bar, bars.constants)
+        constraints.add_rows(q, inputs.v_damped, virtual, cotangents.q, seeds.damped_bar, cotangents.constants)
     return virtual
 
 
-def joint_inertia_adjoint(tree: Tree, virtual: Any, vdot: Any, damping_time: Scalar, bars: Cotangents) -> None:
-    """Subtract the gradient of λ · (armature + h damping) v̇ from the bars."""
-    if bars.constants is None:
+def joint_inertia_adjoint(
+    tree: Tree, virtual: ScalarArray, vdot: ScalarArray, damping_time: Scalar, cotangents: Cotangents
+) -> None:
+    """Subtract the gradient of λ · (armature + h damping) v̇ from the cotangents. virtual [nv]: λ."""
+    if cotangents.constants is None:
         return
     for i in tree.links():
-        b, record = tree.v_start(i), bars.constants.at(i * layout.LINK)
+        b, record = tree.v_start(i), cotangents.constants.at(i * layout.LINK)
         for k in loop(tree.dofs(i)):
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
 
 
-def bodies_adjoint(tree: Tree, bodies: Bodies, moments_bar: Any, constants_bar: Any) -> None:
-    """From the gradient with respect to the moments of mass to that of mass, center of mass and inertia.
+def damping_rate(tree: Tree, virtual: ScalarArray, vdot: ScalarArray) -> Scalar:
+    """The derivative of -λ · (M + h D) v̇ with respect to h. virtual [nv]: λ."""
+    total = carry(1)
+    total[0] = 0.0
+    for i in tree.links():
+        b = tree.v_start(i)
+        for k in loop(tree.dofs(i)):
+            total[0] = total[0] - virtual[b + k] * vdot[b + k] * tree.link(i).damping
+    return total[0]
 
-    The reverse of `body_moments`: parents first, so that what is fixed to them takes its share.
+
+def bodies_adjoint(tree: Tree, moments_bar: ScalarArray, constants_bar: ScalarArray) -> None:
+    """From the cotangent of the moments of mass to that of mass, center of mass and inertia.
+
+    The reverse of `body_moments`: parents first, because the links that are fixed to them get their cotangent from
+    them. `moments_bar` (over links) is overwritten.
     """
     for i in tree.links():
         record = tree.link_record(i)
         for _ in when(tree.kind(i) == Kind.FIXED):
-            R, p = Fixed.pose(Link.of(record), ())
-            inputs = (*p, *bodies.gathered.get(i + 1, BODY))
+            R, p = FIXED.pose(LinkConstants.of(record), ())
+            inputs = (*p, *tree.bodies.gathered.get(i + 1, BODY))
             seeds = moments_bar.get(tree.parent(i), BODY)
-            _, gradient = vjp(lambda *x, R=R: sp.body_to_parent(R, x[:3], x[3:]), inputs, seeds)
-            accumulate(constants_bar.at(i * layout.LINK + layout.OFFSET), tuple(gradient[:3]))
-            moments_bar.put(i + 1, tuple(gradient[3:]))
-        own = record[layout.MASS : layout.MASS + 10]  # mass, center of mass, inertia
-        _, gradient = vjp(lambda *x: sp.body_moments(x[0], x[1:4], x[4:]), own, moments_bar.get(i + 1, BODY))
+            _, gradient = vjp(lambda *x, R=R: sp.body_to_parent(R, x[:VECTOR], x[VECTOR:]), inputs, seeds)
+            p_bar, body_bar = split(gradient, VECTOR, BODY)
+            accumulate(constants_bar.at(i * layout.LINK + layout.OFFSET), p_bar)
+            moments_bar.put(i + 1, body_bar)
+        own = record[layout.MASS : layout.MASS + layout.INERTIAL]
+        _, gradient = vjp(_inertial_moments, own, moments_bar.get(i + 1, BODY))
         accumulate(constants_bar.at(i * layout.LINK + layout.MASS), tuple(gradient))
+
+
+def _inertial_moments(*x: Scalar) -> Vec:
+    """The moments of mass from the INERTIAL floats of a link record."""
+    return sp.body_moments(x[layout.MASS], x[layout.COM : layout.INERTIA], x[layout.INERTIA :])

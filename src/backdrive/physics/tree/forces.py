@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
-from ...ir import Scalar, clip, loop, select, switch, workspace
+from ...ir import Index, Scalar, ScalarArray, clip, loop, select, switch, workspace
 from ...schema import layout
 from ..math.spatial import Vec
-from .joints import JOINTS, Joint
-from .tree import Link, Tree
-
-
-def passive_force(joint: type[Joint], link: Link, q: Vec, rest: Vec, v: Vec) -> Vec:
-    """Spring and damper of a joint: -k (q ⊖ rest) - d v."""
-    stretch = joint.displacement(q, rest)
-    return tuple(-(link.stiffness * x) - link.damping * y for x, y in zip(stretch, v, strict=True))
+from .inputs import DynamicsInputs
+from .joints import JOINTS, JointModel
+from .tree import Tree
 
 
 def motor_force(record: Vec, q: Scalar, v: Scalar, control: Scalar) -> tuple[Scalar, Scalar]:
@@ -29,16 +23,17 @@ def motor_force(record: Vec, q: Scalar, v: Scalar, control: Scalar) -> tuple[Sca
     return gear * force, select(limited, 1.0, 0.0)
 
 
-def generalised_forces(tree: Tree, q: Any, v: Any, v_damped: Any, controls: Any, tau: Any) -> Scalar:
-    """Fill tau [nv] with the forces of all joints and motors; returns how many motors are at a limit.
+def generalised_forces(tree: Tree, inputs: DynamicsInputs, tau: ScalarArray) -> Scalar:
+    """Fill tau [nv] with the forces of all joints and motors. Returns the number of motors at a limit.
 
-    `v_damped`: the velocity that joint damping sees; the rest of its implicit treatment is in the mass matrix.
+    The dampers act on `inputs.v_damped`; the rest of their implicit treatment is in the mass matrix.
     """
+    q, v, v_damped, controls = inputs.q, inputs.v, inputs.v_damped, inputs.controls
 
-    def passive(joint: type[Joint], i: Any) -> None:
+    def passive(joint: JointModel, i: Index) -> None:
         a, b = tree.q_start(i), tree.v_start(i)
         rest = tree.reference().at(a).get(0, joint.nq)
-        force = passive_force(joint, tree.link(i), q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
+        force = joint.passive_force(tree.link(i), q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
         tau.at(b).put(0, force)
 
     for i in tree.links():

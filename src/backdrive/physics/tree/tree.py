@@ -1,28 +1,32 @@
-"""The model as kernels see it: topology and constants, either tables of any model or numbers of one.
+"""The model as kernels see it: topology and constants, either read from tables or known while tracing.
 
-In a rolled kernel the sizes are traced integers and every lookup is a load; in a kernel that is specialised to a model
-they are Python numbers, loops over links unroll, and what is zero or one vanishes. The physics is the same source.
+In a rolled kernel the sizes are traced integers and every lookup is a load. In a kernel that is specialised to a model
+they are Python numbers: loops over links unroll, and constants that are zero or one fold. The physics is the same
+source for both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...ir import Scalar, loop, records, workspace
+from ...ir import Index, IndexArray, Scalar, ScalarArray, loop, records, workspace
 from ...schema import layout
 from ..math.arrays import accumulate
-from ..math.spatial import Vec
+from ..math.spatial import MATRIX, SYMMETRIC_MATRIX, VECTOR, Vec
 
-MANY = 8  # links from which on it pays to compile a kernel for what they have in common
-TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs", "root")  # a table of nlink integers each
+if TYPE_CHECKING:
+    from ...model import Model
+
+MANY = 8  # least number of homogeneous links for which a kernel of their own is worth its compilation
+TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs", "root")  # the tables of nlink integers, in their order
 
 
-class Link(NamedTuple):
-    """The constants of one link and its joint."""
+class LinkConstants(NamedTuple):
+    """The constants of one link and its joint; units as in `schema.layout`."""
 
     mass: Scalar
     com: Vec
@@ -36,36 +40,36 @@ class Link(NamedTuple):
     armature: Scalar
 
     @classmethod
-    def of(cls, record: Vec) -> Link:
+    def of(cls, record: Vec) -> LinkConstants:
         """From the LINK floats of a record."""
-        field = {
-            "mass": record[layout.MASS],
-            "com": record[layout.COM : layout.COM + 3],
-            "inertia": record[layout.INERTIA : layout.INERTIA + 6],
-            "offset": record[layout.OFFSET : layout.OFFSET + 3],
-            "rotation": record[layout.ROTATION : layout.ROTATION + 9],
-            "anchor": record[layout.ANCHOR : layout.ANCHOR + 3],
-            "axis": record[layout.AXIS : layout.AXIS + 3],
-            "stiffness": record[layout.STIFFNESS],
-            "damping": record[layout.DAMPING],
-            "armature": record[layout.ARMATURE],
-        }
-        return cls(**field)
+        return cls(
+            mass=record[layout.MASS],
+            com=record[layout.COM : layout.COM + VECTOR],
+            inertia=record[layout.INERTIA : layout.INERTIA + SYMMETRIC_MATRIX],
+            offset=record[layout.OFFSET : layout.OFFSET + VECTOR],
+            rotation=record[layout.ROTATION : layout.ROTATION + MATRIX],
+            anchor=record[layout.ANCHOR : layout.ANCHOR + VECTOR],
+            axis=record[layout.AXIS : layout.AXIS + VECTOR],
+            stiffness=record[layout.STIFFNESS],
+            damping=record[layout.DAMPING],
+            armature=record[layout.ARMATURE],
+        )
 
 
 @dataclass(frozen=True)
 class Homogeneous:
-    """What the links of a model have in common, if each is a tree of its own and all have the same kind of joint.
+    """The constants that the links of a model share, if all are roots with the same kind of joint.
 
-    numbers: those of their records that are 0 in all, or 1 in rotations and axes, (place, number).
+    kind: the code of the joint. numbers: (offset in the LINK record, number) of the constants that are 0 in every link,
+    or, in rotations and axes, 1; a kernel for such models folds them.
     """
 
     kind: int
     numbers: tuple[tuple[int, float], ...]
 
     @classmethod
-    def links_of(cls, model: Any, varying: np.ndarray) -> Homogeneous | None:
-        """varying [nconst]: which constants are given at run time, and not known."""
+    def links_of(cls, model: Model, varying: np.ndarray) -> Homogeneous | None:
+        """For a model; None if its links differ or are few. varying [nconst]: which constants are given at run time."""
         kinds = set(model.kind.tolist())
         if model.nlink < MANY or len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
             return None
@@ -77,111 +81,144 @@ class Homogeneous:
         return cls(kinds.pop(), tuple((k, float(values[0, k])) for k in np.flatnonzero(same).tolist()))
 
 
-class LinkSubset(NamedTuple):
-    """Some of the links of a world: a list of their numbers (uniform integers), and how many."""
+@dataclass(frozen=True)
+class LinkSubset:
+    """Some of the links: the first count[0] of `links` are their numbers (integers that all lanes share)."""
 
-    links: Any
-    count: Any
+    links: IndexArray
+    count: IndexArray
 
 
-class Tree:
-    """Sizes (ints or traced), the topology table, the vector of constants, and what constrains the motion.
+class MassMoments(NamedTuple):
+    """Moments of mass (m, h, Σ) of every link about its origin: arrays over links, constant during a rollout.
 
-    Arrays over links have a first record for the world itself: link i stands at i + 1, so a parent of -1 is no case.
+    Links that are fixed to their parent form one rigid body with it. gathered: the moments of a link and of everything
+    that is fixed to it. moved: the moments that the joint of a link accelerates; zero for a link that is itself fixed.
     """
 
-    def __init__(
-        self, nlink: Any, nq: Any, nv: Any, nu: Any, nconst: Any, topology: Any, constants: Any,
-        constraints: Any = None, homogeneous: Homogeneous | None = None,
-    ) -> None:  # fmt: skip
-        self.nlink, self.nq, self.nv, self.nu, self.nconst = nlink, nq, nv, nu, nconst
-        self.topology, self.constants = topology, constants
-        self.constraints = constraints  # `constraints.Constraints`, or None: nothing touches, nothing is limited
-        self.homogeneous = homogeneous  # what is known of all links, if they are not known one by one
+    gathered: ScalarArray
+    moved: ScalarArray
 
-    def over_links(self, width: int, first: int = 1) -> Any:
-        """An uninitialised array of records for all links; first: of link 0, after that of the world."""
+
+@dataclass(frozen=True)
+class Tree:
+    """A model as a kernel sees it: sizes, topology, constants, constraints, and the moments of mass of its bodies.
+
+    nlink, nq, nv, nu, nconst: numbers of links, of coordinates of q and v, of motors, and of constants. topology: the
+    tables of `topology_table`. constants [nconst]: see `schema.layout`. constraints: None if there are neither contacts
+    nor limits nor equations. homogeneous: for a rolled kernel of models whose links share constants.
+    mass_moments: set by `bodies.with_bodies`.
+
+    Arrays over links start with a record for the world: link i has record i + 1, so a parent of -1 needs no branch.
+    """
+
+    nlink: Index
+    nq: Index
+    nv: Index
+    nu: Index
+    nconst: Index
+    topology: IndexArray
+    constants: ScalarArray
+    constraints: Any = None  # `physics.constraints.rows.Constraints`, a later stage than this one
+    homogeneous: Homogeneous | None = None
+    mass_moments: MassMoments | None = None
+
+    @property
+    def bodies(self) -> MassMoments:
+        """The moments of mass, once `with_bodies` has computed them."""
+        assert self.mass_moments is not None, "the tree has no moments of mass: see bodies.with_bodies"
+        return self.mass_moments
+
+    def over_links(self, width: int, first: int = 1) -> ScalarArray:
+        """An uninitialised array of records for all links. first: the record of link 0; 0 leaves out the world's."""
         count = (self.nlink + first) * width
         return workspace(count) if self.homogeneous is None else records(count)
 
-    def over_coordinates(self, width: int) -> Any:
+    def over_coordinates(self, width: int) -> ScalarArray:
         """An uninitialised array of records for all coordinates of v."""
         count = self.nv * width
         return workspace(count) if self.homogeneous is None else records(count, layout.NV[self.homogeneous.kind])
 
-    def links(self, reverse: bool = False) -> Iterator[Any]:
+    def links(self, reverse: bool = False) -> Iterator[Index]:
         """All links, parents before their children; or the reverse."""
         return loop(self.nlink, reverse=reverse)
 
-    def links_among(self, some: LinkSubset | None) -> Iterator[Any]:
-        """All links, or some of them."""
+    def links_among(self, some: LinkSubset | None) -> Iterator[Index]:
+        """All links, or those of a subset."""
         if some is None:
             yield from self.links()
         else:
             for k in loop(some.count[0]):
                 yield some.links[k]
 
-    def _lookup(self, table: str, i: Any) -> Any:
+    def _lookup(self, table: str, i: Index) -> Any:
         return self.topology[self.nlink * TOPOLOGY.index(table) + i]
 
-    def parent(self, i: Any) -> Any:
+    def parent(self, i: Index) -> Index:
         """The record of link i's parent in arrays over links (0: the world)."""
         return self._lookup("parent", i) + 1 if self.homogeneous is None else 0
 
-    def kind(self, i: Any) -> Any:
+    def kind(self, i: Index) -> Index:
+        """The code of the joint that link i moves on."""
         return self._lookup("kind", i) if self.homogeneous is None else self.homogeneous.kind
 
-    def q_start(self, i: Any) -> Any:
-        """Where link i's coordinates start in q."""
+    def q_start(self, i: Index) -> Index:
+        """The index of link i's first coordinate in q."""
         return self._lookup("position", i) if self.homogeneous is None else layout.NQ[self.homogeneous.kind] * i
 
-    def v_start(self, i: Any) -> Any:
-        """Where link i's coordinates start in v."""
+    def v_start(self, i: Index) -> Index:
+        """The index of link i's first coordinate in v."""
         return self._lookup("velocity", i) if self.homogeneous is None else layout.NV[self.homogeneous.kind] * i
 
-    def dofs(self, i: Any) -> Any:
+    def dofs(self, i: Index) -> Index:
+        """The number of coordinates of v of link i."""
         return self._lookup("dofs", i) if self.homogeneous is None else layout.NV[self.homogeneous.kind]
 
-    def root(self, i: Any) -> Any:
-        """The record of the link that link i's tree starts with."""
+    def root(self, i: Index) -> Index:
+        """The record of the root of link i's tree, in arrays over links."""
         return self._lookup("root", i) + 1 if self.homogeneous is None else i + 1
 
-    def motor_q_start(self, m: Any) -> Any:
+    def motor_q_start(self, m: Index) -> Index:
+        """The index in q of the coordinate that motor m drives."""
         return self.topology[self.nlink * len(TOPOLOGY) + m]
 
-    def motor_v_start(self, m: Any) -> Any:
+    def motor_v_start(self, m: Index) -> Index:
+        """The index in v of the coordinate that motor m drives."""
         return self.topology[self.nlink * len(TOPOLOGY) + self.nu + m]
 
-    def link_record(self, i: Any) -> Vec:
+    def link_record(self, i: Index) -> tuple[Scalar, ...]:
+        """The LINK floats of link i."""
         record = list(self.constants.get(i, layout.LINK))
         for place, number in () if self.homogeneous is None else self.homogeneous.numbers:
             record[place] = number
         return tuple(record)
 
-    def link(self, i: Any) -> Link:
-        return Link.of(self.link_record(i))
+    def link(self, i: Index) -> LinkConstants:
+        """The constants of link i."""
+        return LinkConstants.of(self.link_record(i))
 
-    def reference(self) -> Any:
+    def reference(self) -> ScalarArray:
         """Rest positions of the springs, [nq]."""
         return self.constants.at(layout.reference_start(self.nlink))
 
-    def motors(self) -> Any:
+    def motors(self) -> ScalarArray:
         """Records of MOTOR floats, [nu]."""
         return self.constants.at(layout.motor_start(self.nlink, self.nq))
 
     def gravity(self) -> Vec:
-        return self.constants.at(layout.gravity_start(self.nlink, self.nq, self.nu)).get(0, 3)
+        """The gravity vector [3], m/s²."""
+        return self.constants.at(layout.gravity_start(self.nlink, self.nq, self.nu)).get(0, layout.GRAVITY)
 
 
-def accumulate_link(constants_bar: Any, i: Any, gradient: Sequence[Scalar]) -> None:
-    """Add the gradient with respect to a link's record; the rotation of its frame is no parameter."""
+def accumulate_link(constants_bar: ScalarArray, i: Index, gradient: Sequence[Scalar]) -> None:
+    """Add the gradient with respect to the record of link i; the rotation of its frame is not a parameter."""
     record = list(gradient[: layout.LINK])
-    record[layout.ROTATION : layout.ROTATION + 9] = [0.0] * 9
+    record[layout.ROTATION : layout.ROTATION + MATRIX] = [0.0] * MATRIX
     accumulate(constants_bar.at(i * layout.LINK), record)
 
 
-def topology_table(model: Any) -> np.ndarray:
-    """The topology of a model as one vector of int64."""
+def topology_table(model: Model) -> np.ndarray:
+    """The topology of a model as one vector of int64: the tables of TOPOLOGY, then the coordinates of the motors."""
     dofs = np.asarray(layout.NV)[model.kind]
     root = np.arange(model.nlink)
     for i, parent in enumerate(model.parent):

@@ -1,6 +1,6 @@
-"""Rollouts with a policy in the loop, differentiable with respect to it: autograd code, besides `operators`.
+"""Rollouts with a policy in the loop, differentiable with respect to it.
 
-Three ways. A small `MLP` is evaluated by the kernel that steps (`in_kernel`), a larger one by torch (`by_torch`); any
+Three ways. A small `MLP` is evaluated by the kernel that steps (`network`), a larger one by torch (`by_torch`); any
 other function of the state is called between steps (`between_steps`).
 """
 
@@ -11,41 +11,43 @@ import itertools
 from torch import Tensor
 
 from ...policy import MLP, Policy, View
+from ...schema.signatures import RolloutSettings
 from ..call import Call
+from ..motion import Motion
 from ..program import Program
+from ..transforms import traced, transformed
 from .between_steps import between_steps
-from .by_torch import by_torch
-from .in_kernel import in_kernel
-from .observing import observe, transformed, view
-from .setting import Outcome, Setting
+from .by_torch import TorchPolicy, by_torch
+from .network import Network, in_kernel
+from .observing import observe, view
+from .stepper import Loop
 
 __all__ = ["observe", "rollout"]
 
 
 def rollout(
-    program: Program, call: Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, steps: int,
-    every: int, truncate: int,
-) -> Outcome:  # fmt: skip
-    """The rollout of `call`'s state; controls are what the policy says."""
+    call: Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, settings: RolloutSettings
+) -> tuple[Motion, Tensor]:
+    """The rollout from a call's state, and the controls [T, B, nu] that the policy chose."""
     _refuse_transforms()
+    program = call.program
     if program.model.nu == 0:
         raise ValueError("the model has no motors: a policy has nothing to control")
+    loop = Loop(program, call.state, wrenches, call.constants, call.parameters, settings)
     if not isinstance(policy, MLP):
         if not callable(policy):
             raise TypeError(f"policy must be an MLP or a function of (state, t), got {type(policy).__name__}")
-        _refuse_checkpoints(every, "a function")
-        return between_steps(program, call, policy, wrenches, steps, truncate)
+        _refuse_checkpoints(settings, "a function")
+        return between_steps(call, loop, policy)
     if inputs is not None:
         width = inputs.shape[-1] if inputs.ndim in (2, 3) else 0
-        inputs = call.tensor("inputs", inputs, (width,), steps)
+        inputs = call.tensor("inputs", inputs, (width,), settings.steps)
     seen, ninput = view(program, policy.sensors), 0 if inputs is None else inputs.shape[-1]
     _check(program, policy, seen, ninput)
-    setting = Setting(program, policy, seen, ninput, call.names, steps, every, truncate)
-    tensors = (call.q, call.v, inputs, wrenches, call.constants)
     if policy.in_kernel:
-        return in_kernel(setting, *tensors)
-    _refuse_checkpoints(every, "an MLP that torch evaluates (compiled=False, or many weights)")
-    return by_torch(setting, *tensors)
+        return in_kernel(loop, Network(program, policy, seen, ninput, call.parameters), inputs)
+    _refuse_checkpoints(settings, "an MLP that torch evaluates (compiled=False, or many weights)")
+    return by_torch(loop, TorchPolicy(policy, seen, inputs))
 
 
 def _check(program: Program, policy: MLP, seen: View, ninput: int) -> None:
@@ -79,13 +81,13 @@ def _check_layers(policy: MLP) -> None:
         )
 
 
-def _refuse_checkpoints(every: int, what: str) -> None:
-    if every > 1:
+def _refuse_checkpoints(settings: RolloutSettings, what: str) -> None:
+    if settings.every > 1:
         raise NotImplementedError(f"adjoint=Checkpoint(...) with {what} as policy: every state is needed")
 
 
 def _refuse_transforms() -> None:
-    if transformed():
+    if transformed() or traced():
         raise NotImplementedError(
             "rollout(policy=...) is not possible inside torch.func, torch.compile or forward-mode derivatives: use "
             "backward() or torch.autograd.grad, or a loop of Simulator.step"

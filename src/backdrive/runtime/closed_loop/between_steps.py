@@ -9,61 +9,61 @@ import torch
 from torch import Tensor
 
 from ...model import State
+from ..autograd import first_only
 from ..call import Call
-from ..program import Program
-from .setting import Outcome, first_only, or_zeros
-from .stepper import Stepper, step_back
+from ..motion import Motion
+from ..residuals import zeros
+from .stepper import Loop, OneStep, Stepper, step_vjp
 
 
-def between_steps(
-    program: Program, call: Call, policy: Callable[[State, int], Tensor], wrenches: Tensor | None, steps: int,
-    truncate: int,
-) -> Outcome:  # fmt: skip
-    """Call the policy before every step; autograd records what it does, and a node for every step."""
-    stepper = Stepper(program, call.q, call.v, steps, wrenches, call.constants, call.names)
-    q, v = call.q, call.v
+def between_steps(call: Call, loop: Loop, policy: Callable[[State, int], Tensor]) -> tuple[Motion, Tensor]:
+    """Call the policy before every step; autograd records what it does, and a node for every step.
+
+    Returns the rollout, and its controls [T, B, nu].
+    """
+    stepper, truncate = Stepper(loop), loop.settings.truncate
+    state = call.state
     as_given = not call.unbatched and call.device.type == "cpu"
-    shape = (call.batch, program.model.nu)
-    states: list[Tensor] = [q, v]
+    shape, dtype = (call.batch, call.model.nu), call.program.dtype
+    states: list[tuple[Tensor, ...]] = [state]
     controls: list[Tensor] = []
-    for t in range(steps):
+    for t in range(loop.settings.steps):
         if truncate and t and t % truncate == 0:
-            q, v = q.detach(), v.detach()
-        u = policy(State(q, v) if as_given else State(*call.finished(q, v, dim=0)), t)
-        if not (as_given and isinstance(u, Tensor) and u.shape == shape and u.dtype is q.dtype and u.is_cpu):
+            state = tuple(x.detach() for x in state)
+        u = policy(State(*state) if as_given else State(*call.finished(*state, dim=0)), t)
+        if not (as_given and isinstance(u, Tensor) and u.shape == shape and u.dtype is dtype and u.is_cpu):
             u = call.tensor("the policy's control", u, shape[1:])
         controls.append(u)
-        q, v = _Step.apply(stepper, t, q, v, u, None if wrenches is None else wrenches[t], call.constants)
-        states += q, v
-    stepper.report(q=call.q, v=call.v, wrenches=wrenches)
-    path_q, path_v = _Rows.apply(stepper.path_q, *states[::2]), _Rows.apply(stepper.path_v, *states[1::2])
-    return stepper.status, q, v, path_q, path_v, _Rows.apply(stepper.controls, *controls)
+        wrench = None if loop.wrenches is None else loop.wrenches[t]
+        state = _Step.apply(stepper, t, *state, u, wrench, loop.constants)
+        states.append(state)
+    stepper.report(wrenches=loop.wrenches)
+    path = tuple(_Rows.apply(array, *rows) for array, rows in zip(stepper.path, zip(*states)))
+    return Motion(path, tuple(state), stepper.status), _Rows.apply(stepper.controls, *controls)
 
 
 class _Step(torch.autograd.Function):
-    """A step of a `Stepper`: its results are in the stepper's arrays."""
+    """A step of a `Stepper`: its results are in the stepper's arrays. tensors: state, control, wrench, constants."""
 
     @staticmethod
-    def forward(
-        ctx: Any, stepper: Stepper, t: int, q: Tensor, v: Tensor, u: Tensor, wrench: Any, constants: Any
-    ) -> tuple[Tensor, Tensor]:
-        stepper.controls[t] = u
+    def forward(ctx: Any, stepper: Stepper, t: int, *tensors: Any) -> tuple[Tensor, ...]:
+        stepper.controls[t] = tensors[-3]
         stepper.advance(t)
-        ctx.program, ctx.names = stepper.program, stepper.names
-        ctx.save_for_backward(q, v, u, wrench, constants)
+        ctx.program, ctx.parameters = stepper.loop.program, stepper.loop.parameters
+        ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
-        return stepper.path_q[t + 1].detach(), stepper.path_v[t + 1].detach()
+        return tuple(x.detach() for x in stepper.state(t + 1))
 
     @staticmethod
     @first_only
-    def backward(ctx: Any, q_bar: Tensor | None, v_bar: Tensor | None) -> tuple:
-        q, v, u, wrench, constants = ctx.saved_tensors
-        if q_bar is None and v_bar is None:
-            return (None,) * 7
-        bars = or_zeros(q_bar, q.shape, q), or_zeros(v_bar, v.shape, v)
-        want = ctx.needs_input_grad[6]
-        q_bar, v_bar, u_bar, *others = step_back(ctx.program, ctx.names, q, v, u, wrench, constants, *bars, want)
-        return None, None, q_bar, v_bar, u_bar, others[0] if wrench is not None else None, others[-1] if want else None
+    def backward(ctx: Any, *last_bars: Tensor | None) -> tuple:
+        *state, control, wrench, constants = ctx.saved_tensors
+        if all(bar is None for bar in last_bars):
+            return (None,) * (2 + len(ctx.saved_tensors))
+        step = OneStep(ctx.program, tuple(state), control, wrench, constants, ctx.parameters)
+        bars = [zeros(x.shape, x.dtype) if bar is None else bar for bar, x in zip(last_bars, state)]
+        found = step_vjp(step, bars, want_constants=ctx.needs_input_grad[-1])
+        return None, None, *found.state, found.control, found.wrench, found.constants
 
 
 class _Rows(torch.autograd.Function):

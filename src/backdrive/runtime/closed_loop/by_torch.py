@@ -7,119 +7,137 @@ the weights.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...physics.tree.poses import POSE
-from .. import execute as evaluation
+from ...policy import MLP, View
+from ...schema.signatures import POSES
+from ...schema.state import NAMES
+from .. import execute, quick
+from ..autograd import first_only
+from ..call import request_of
+from ..motion import Motion
 from ..pages import empty
-from .observing import look_back
-from .setting import Outcome, Setting, first_only, weights_by_name
-from .stepper import Stepper, step_back
+from ..residuals import Residuals
+from .network import weights_by_name
+from .observing import observe_vjp
+from .stepper import Loop, Stepper, step_vjp
 
 CHUNK = 512  # rows (steps x environments) whose neurons the backward pass keeps at a time
 
 
-def by_torch(
-    setting: Setting, q: Tensor, v: Tensor, inputs: Tensor | None, wrenches: Tensor | None, constants: Tensor | None
-) -> Outcome:
-    """Step by step; the derivative of the whole is one node of autograd's graph."""
-    weights = [x for layer in setting.policy.linear for x in (layer.weight, layer.bias)]
-    return _ByTorch.apply(setting, q, v, inputs, wrenches, constants, *weights)
+@dataclass(frozen=True, eq=False)
+class TorchPolicy:
+    """A network that torch evaluates. inputs: [T, B, k], observed besides the sensors of the view."""
+
+    policy: MLP
+    view: View
+    inputs: Tensor | None
 
 
-def _poses(setting: Setting, q: Tensor, v: Tensor, constants: Tensor | None) -> Tensor | None:
-    """[C, B, n] of q [C, B, nq]"""
-    if not setting.seen.poses:
-        return None
-    if constants is None and len(q) == 1:
-        poses = evaluation.quick_poses(setting.program, q[0], v[0])
-        if poses is not None:
-            return poses.unsqueeze(0)
-    number, names = setting.program.number, setting.names
-    return evaluation.evaluate("poses", q, v, None, None, constants, number, names, [])[0]
+def by_torch(loop: Loop, policy: TorchPolicy) -> tuple[Motion, Tensor]:
+    """Step by step; the derivative of the whole is one node of autograd's graph. Returns controls [T, B, nu] too."""
+    weights = [x for layer in policy.policy.linear for x in (layer.weight, layer.bias)]
+    tensors = (*loop.state, policy.inputs, loop.wrenches, loop.constants)
+    status, *results = _ByTorch.apply(loop, policy, *tensors, *weights)
+    n = len(loop.state)
+    return Motion(tuple(results[:n]), tuple(results[n : 2 * n]), status), results[-1]
 
 
 class _ByTorch(torch.autograd.Function):
+    """Tensors: state, inputs, wrenches, constants, weights. They are given again, for autograd to know of them."""
+
     @staticmethod
-    def forward(
-        ctx: Any, setting: Setting, q: Tensor, v: Tensor, inputs: Any, wrenches: Any, constants: Any, *weights: Any
-    ) -> Outcome:
-        stepper = Stepper(setting.program, q, v, setting.steps, wrenches, constants, setting.names)
-        for t in range(setting.steps):
-            x = _observations(setting, stepper.path_q, stepper.path_v, inputs, constants, slice(t, t + 1))
-            stepper.controls[t] = setting.policy(x[0])
+    def forward(ctx: Any, loop: Loop, policy: TorchPolicy, *tensors: Any) -> tuple[Tensor, ...]:
+        stepper = Stepper(loop)
+        for t in range(loop.settings.steps):
+            x = _observations(loop, policy, stepper.path, slice(t, t + 1))
+            stepper.controls[t] = policy.policy(x[0])
             stepper.advance(t)
-        stepper.report(q=q, v=v, inputs=inputs, wrenches=wrenches, **weights_by_name(setting.policy))
-        path = stepper.path_q, stepper.path_v, stepper.controls
-        ctx.setting = setting
-        ctx.save_for_backward(*path, inputs, wrenches, constants, *weights)
+        stepper.report(inputs=policy.inputs, wrenches=loop.wrenches, **weights_by_name(policy.policy))
+        ctx.loop, ctx.policy, n = loop, policy, len(loop.state)
+        ctx.save_for_backward(*stepper.path, stepper.controls, *tensors[n:])
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(stepper.status)
-        return stepper.status, path[0][-1].clone(), path[1][-1].clone(), *path
+        last = (path[-1].clone() for path in stepper.path)
+        return stepper.status, *stepper.path, *last, stepper.controls
 
     @staticmethod
     @first_only
     def backward(ctx: Any, *bars: Tensor | None) -> tuple:
-        return (None, *_ByTorchBack(ctx.setting, ctx.saved_tensors, bars, ctx.needs_input_grad[5]).gradients())
+        want_constants = ctx.needs_input_grad[2 + len(NAMES) + 2]
+        return None, None, *_BackwardPass(ctx, bars[1:], want_constants).cotangents()
 
 
-def _observations(
-    setting: Setting, path_q: Tensor, path_v: Tensor, inputs: Tensor | None, constants: Tensor | None, steps: slice
-) -> Tensor:
-    """[C, B, sizes[0]] of some steps."""
-    q, v = path_q[steps], path_v[steps]
-    x = setting.seen.observe(q, v, _poses(setting, q, v, constants))
-    return x if inputs is None else torch.cat([x, inputs[steps]], -1)
+def _observations(loop: Loop, policy: TorchPolicy, path: Sequence[Tensor], steps: slice) -> Tensor:
+    """[C, B, sizes[0]] of the states before some steps."""
+    states = tuple(x[steps] for x in path)
+    x = policy.view.observe(states, _poses(loop, states) if policy.view.poses else None)
+    return x if policy.inputs is None else torch.cat([x, policy.inputs[steps]], -1)
 
 
-class _ByTorchBack:
+def _poses(loop: Loop, states: tuple[Tensor, ...]) -> Tensor:
+    """[C, B, npose] of states [C, B, n]"""
+    if loop.constants is None and len(states[0]) == 1:
+        poses = quick.poses(loop.program, [x[0] for x in states])
+        if poses is not None:
+            return poses.unsqueeze(0)
+    request, tensors = request_of(loop.program, POSES, states, loop.constants, loop.parameters)
+    return execute.evaluate(request, tensors)[0]["out"]
+
+
+class _BackwardPass:
     """The way back over a rollout of a network that torch evaluates."""
 
-    def __init__(
-        self, setting: Setting, saved: Sequence[Any], bars: Sequence[Tensor | None], want_constants: bool
-    ) -> None:
-        self.setting, self.want_constants = setting, want_constants
-        self.q, self.v, self.u, self.inputs, self.wrenches, self.constants, *weights = saved
+    def __init__(self, ctx: Any, bars: Sequence[Tensor | None], want_constants: bool) -> None:
+        n, saved = len(NAMES), ctx.saved_tensors
+        loop, policy = ctx.loop, ctx.policy
+        self.path, self.controls, (inputs, wrenches, constants, *weights) = saved[:n], saved[n], saved[n + 1 :]
+        self.loop = loop._replace(wrenches=wrenches, constants=constants)
+        self.policy, self.want_constants = TorchPolicy(policy.policy, policy.view, inputs), want_constants
         self.layers = list(zip(weights[::2], weights[1::2], strict=True))
-        _, last_q_bar, last_v_bar, self.path_q_bar, self.path_v_bar, self.controls_bar = bars
-        self.q_bar = torch.zeros_like(self.q[0]) if last_q_bar is None else last_q_bar.clone()
-        self.v_bar = torch.zeros_like(self.v[0]) if last_v_bar is None else last_v_bar.clone()
+        self.path_bars, last_bars, self.controls_bar = bars[:n], bars[n : 2 * n], bars[-1]
+        self.state_bar = [
+            torch.zeros_like(x[0]) if bar is None else bar.clone() for x, bar in zip(self.path, last_bars)
+        ]
         self.totals = [[None if x is None else torch.zeros_like(x) for x in layer] for layer in self.layers]
         self.inputs_bar, self.wrenches_bar = (
-            None if x is None else empty(x.shape, x.dtype) for x in (self.inputs, self.wrenches)
+            None if x is None else empty(x.shape, x.dtype) for x in (inputs, wrenches)
         )
-        self.constants_bar = torch.zeros_like(self.constants) if want_constants else None
+        self.constants_bar = torch.zeros_like(constants) if want_constants else None
 
-    def gradients(self) -> list[Tensor | None]:
-        rows, steps = max(1, CHUNK // self.q.shape[1]), self.setting.steps
+    def cotangents(self) -> list[Tensor | None]:
+        """Of all tensors that the forward pass was given."""
+        rows, steps = max(1, CHUNK // self.controls.shape[1]), self.loop.settings.steps
         for end in range(steps, 0, -rows):
             self._chunk(max(0, end - rows), end)
         self._receive(0)
         weights = [x for total in self.totals for x in total]
-        return [self.q_bar, self.v_bar, self.inputs_bar, self.wrenches_bar, self.constants_bar, *weights]
+        return [*self.state_bar, self.inputs_bar, self.wrenches_bar, self.constants_bar, *weights]
 
     def _receive(self, t: int) -> None:
-        """What the loss says about state t itself."""
-        if self.path_q_bar is not None:
-            self.q_bar = self.q_bar + self.path_q_bar[t]
-        if self.path_v_bar is not None:
-            self.v_bar = self.v_bar + self.path_v_bar[t]
+        """Add the part of the loss that depends on state t directly."""
+        for k, bar in enumerate(self.path_bars):
+            if bar is not None:
+                self.state_bar[k] = self.state_bar[k] + bar[t]
+
+    def _add(self, state_bar: Sequence[Tensor]) -> None:
+        self.state_bar = [x + y for x, y in zip(self.state_bar, state_bar)]
 
     def _chunk(self, start: int, end: int) -> None:
         """Back over the steps from `start` to `end`, whose neurons are computed again, all at once."""
-        setting, span = self.setting, slice(start, end)
-        neurons = [_observations(setting, self.q, self.v, self.inputs, self.constants, span)]
-        for (W, b), kind in zip(self.layers, setting.policy.kinds(), strict=True):
+        settings, kinds = self.loop.settings, self.policy.policy.kinds()
+        neurons = [_observations(self.loop, self.policy, self.path, slice(start, end))]
+        for (W, b), kind in zip(self.layers, kinds, strict=True):
             y = torch.nn.functional.linear(neurons[-1], W, b)
             neurons.append(y if kind == "linear" else y.tanh_() if kind == "tanh" else y.relu_())
         deltas = [torch.empty_like(y) for y in neurons[1:]]
         for t in range(end - 1, start - 1, -1):
-            truncate = setting.truncate
-            if truncate and (t + 1) % truncate == 0 and t + 1 < setting.steps:
-                self.q_bar, self.v_bar = torch.zeros_like(self.q_bar), torch.zeros_like(self.v_bar)
+            if settings.truncate and (t + 1) % settings.truncate == 0 and t + 1 < settings.steps:
+                self.state_bar = [torch.zeros_like(x) for x in self.state_bar]
             self._receive(t + 1)
             self._step(t, [y[t - start] for y in neurons], [delta[t - start] for delta in deltas])
         for (W_bar, b_bar), x, delta in zip(self.totals, neurons[:-1], deltas, strict=True):
@@ -130,20 +148,17 @@ class _ByTorchBack:
                 b_bar += delta.sum(0)
 
     def _step(self, t: int, neurons: list[Tensor], deltas: list[Tensor]) -> None:
-        """Back over step t; fills deltas [B, n], the gradients with respect to W x of the layers."""
-        setting, program = self.setting, self.setting.program
-        wrench = None if self.wrenches is None else self.wrenches[t]
-        self.q_bar, self.v_bar, bar, *others = step_back(
-            program, setting.names, self.q[t], self.v[t], self.u[t], wrench, self.constants, self.q_bar, self.v_bar,
-            self.want_constants,
-        )  # fmt: skip
-        if self.wrenches_bar is not None:
-            self.wrenches_bar[t] = others[0]
-        if self.constants_bar is not None:
-            self.constants_bar += others[-1]
+        """Back over step t; fills deltas [B, n], the cotangents of W x of the layers."""
+        step = self.loop.at(t, [x[t] for x in self.path], self.controls[t])
+        found = step_vjp(step, self.state_bar, self.want_constants)
+        self.state_bar, bar = list(found.state), found.control
+        if self.wrenches_bar is not None and found.wrench is not None:
+            self.wrenches_bar[t] = found.wrench
+        if self.constants_bar is not None and found.constants is not None:
+            self.constants_bar += found.constants
         if self.controls_bar is not None:
             bar += self.controls_bar[t]
-        layers = zip(self.layers, setting.policy.kinds(), neurons[1:], deltas, strict=True)
+        layers = zip(self.layers, self.policy.policy.kinds(), neurons[1:], deltas, strict=True)
         for (W, _), kind, y, delta in reversed(list(layers)):
             if kind == "tanh":
                 torch.mul(bar, 1.0 - y * y, out=delta)
@@ -152,27 +167,30 @@ class _ByTorchBack:
             else:
                 delta.copy_(bar)
             bar = delta @ W
-        self._look_back(t, bar)
+        self._observe_vjp(t, bar)
 
-    def _look_back(self, t: int, bar: Tensor) -> None:
-        """From the gradient with respect to the observations of step t, [B, n]."""
-        setting, model = self.setting, self.setting.program.model
-        size, nq, nv = setting.seen.size, model.nq, model.nv
+    def _observe_vjp(self, t: int, bar: Tensor) -> None:
+        """From the cotangent of the observations of step t, [B, n]."""
+        program, view = self.loop.program, self.policy.view
+        state = [x[t] for x in self.path]
         if self.inputs_bar is not None:
-            self.inputs_bar[t] = bar[:, size:]
-        poses = bool(setting.seen.poses)
-        if poses and self.constants is None and setting.program.quick(len(bar)):
-            q_bar, v_bar = look_back(setting.program, setting.seen, self.q[t], self.v[t], bar[:, :size])
-            self.q_bar, self.v_bar = self.q_bar + q_bar, self.v_bar + v_bar
+            self.inputs_bar[t] = bar[:, view.size :]
+        bar = bar[:, : view.size]
+        if view.poses and self.loop.constants is None and program.quick(len(bar)):
+            self._add(observe_vjp(program, view, state, bar))
             return
-        numbers = setting.seen.pull_back(bar[:, :size], nq + nv + poses * model.nlink * sum(POSE))
-        self.q_bar, self.v_bar = self.q_bar + numbers[:, :nq], self.v_bar + numbers[:, nq : nq + nv]
-        if poses:
-            q, v, bar = self.q[t : t + 1], self.v[t : t + 1], numbers[None, :, nq + nv :]
-            number, names, want = setting.program.number, setting.names, self.want_constants
-            q_bar, v_bar, *others = evaluation.pull_back(
-                "poses", q, v, None, None, self.constants, number, names, [], want, bar
-            )
-            self.q_bar, self.v_bar = self.q_bar + q_bar[0], self.v_bar + v_bar[0]
-            if self.constants_bar is not None:
-                self.constants_bar += others[0]
+        sizes = (*program.state_sizes, program.size("npose")) if view.poses else program.state_sizes
+        parts = view.vjp(bar, sizes)
+        self._add(parts[: len(state)])
+        if view.poses:
+            self._poses_vjp(state, parts[-1])
+
+    def _poses_vjp(self, state: list[Tensor], bar: Tensor) -> None:
+        """From the cotangent of the poses, [B, npose]."""
+        loop, states = self.loop, tuple(x.unsqueeze(0) for x in state)
+        request, tensors = request_of(loop.program, POSES, states, loop.constants, loop.parameters)
+        wanted = ("constants_bar",) if self.want_constants else ()
+        bars = Residuals.of(request, tensors, {}, None).vjp((bar.unsqueeze(0),), wanted, execute.vjp)
+        self._add([bars[name][0] for name in NAMES])
+        if self.constants_bar is not None:
+            self.constants_bar += bars["constants"]

@@ -1,4 +1,4 @@
-"""What a policy sees of a state, and the gradient of it."""
+"""What a policy observes of a state, and the cotangent of the state."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from ...physics.tree.poses import POSE
 from ...policy import Sensor, View
-from .. import autograd as operators
-from .. import execute as evaluation
+from ...schema.signatures import POSES
+from .. import autograd, quick
+from ..call import request_of
 from ..program import Program
-from .setting import first_only
-
-
-def transformed() -> bool:
-    """Inside torch.func, torch.compile or forward-mode derivatives."""
-    functorch = torch._C._are_functorch_transforms_active() or forward_ad._current_level >= 0
-    return functorch or operators._traced()
+from ..transforms import traced, transformed
 
 
 def view(program: Program, sensors: tuple[Sensor, ...]) -> View:
@@ -29,38 +22,35 @@ def view(program: Program, sensors: tuple[Sensor, ...]) -> View:
     return program.seen[sensors]
 
 
-def observe(program: Program, q: Tensor, v: Tensor, sensors: Sequence[Sensor]) -> Tensor:
-    """[B, n] of q [B, nq] and v [B, nv]."""
+def observe(program: Program, state: Sequence[Tensor], sensors: Sequence[Sensor]) -> Tensor:
+    """The observations [B, n] of a state [B, n]."""
     seen = view(program, tuple(tuple(sensor) if isinstance(sensor, list) else sensor for sensor in sensors))
     if not seen.poses:
-        return seen.observe(q, v, None)
-    if not transformed():
-        quick = evaluation.quick_poses(program, q, v)
-        if quick is not None:
-            return _Observe.apply(program, seen, q, v, quick)
-    (poses,) = operators.evaluate("poses", q.unsqueeze(0), v.unsqueeze(0), None, None, None, program.number, "", [])
-    return seen.observe(q, v, poses.squeeze(0))
+        return seen.observe(state, None)
+    if not transformed() and not traced():
+        poses = quick.poses(program, state)
+        if poses is not None:
+            return _Observe.apply(program, seen, poses, *state)
+    request, tensors = request_of(program, POSES, tuple(x.unsqueeze(0) for x in state), None, "")
+    return seen.observe(state, autograd.evaluate(request, tensors)["out"].squeeze(0))
 
 
 class _Observe(torch.autograd.Function):
-    """What is seen of a state whose poses are known already."""
+    """The observations of a state whose poses are known already."""
 
     @staticmethod
-    def forward(ctx: Any, program: Program, seen: View, q: Tensor, v: Tensor, poses: Tensor) -> Tensor:
+    def forward(ctx: Any, program: Program, seen: View, poses: Tensor, *state: Tensor) -> Tensor:
         ctx.program, ctx.seen = program, seen
-        ctx.save_for_backward(q, v)
-        return seen.observe(q, v, poses)
+        ctx.save_for_backward(*state)
+        return seen.observe(state, poses)
 
     @staticmethod
-    @first_only
+    @autograd.first_only
     def backward(ctx: Any, bar: Tensor) -> tuple:
-        q, v = ctx.saved_tensors
-        return None, None, *look_back(ctx.program, ctx.seen, q, v, bar), None
+        return None, None, None, *observe_vjp(ctx.program, ctx.seen, ctx.saved_tensors, bar)
 
 
-def look_back(program: Program, seen: View, q: Tensor, v: Tensor, bar: Tensor) -> tuple[Tensor, Tensor]:
-    """Gradients with respect to q and v from that with respect to what is seen, quickly."""
-    nq, start = q.shape[-1], q.shape[-1] + v.shape[-1]
-    numbers = seen.pull_back(bar, start + program.model.nlink * sum(POSE))
-    q_bar, v_bar = evaluation.quick_poses_back(program, q, v, numbers[:, start:])
-    return q_bar.add_(numbers[:, :nq]), v_bar.add_(numbers[:, nq:start])
+def observe_vjp(program: Program, seen: View, state: Sequence[Tensor], bar: Tensor) -> list[Tensor]:
+    """The cotangents of a state [B, n], from those of its observations [B, k] that have poses, by quick calls."""
+    *direct, poses_bar = seen.vjp(bar, (*program.state_sizes, program.size("npose")))
+    return [x.add_(y) for x, y in zip(quick.poses_vjp(program, state, poses_bar), direct)]

@@ -1,77 +1,137 @@
-"""Steps, one at a time, for what torch computes between them."""
+"""Steps, one at a time, for policies that torch computes between them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
 from torch import Tensor
 
-from .. import autograd as operators
-from .. import execute as evaluation
+from ...schema.signatures import ONE_STEP, ROLLOUT, RolloutSettings
+from ...schema.state import NAMES, state_names
+from .. import execute, quick
+from ..call import request_of
 from ..pages import empty
 from ..program import Program
+from ..report import report_motion
+from ..request import Request
+from ..residuals import Residuals
+
+
+class Loop(NamedTuple):
+    """A rollout whose controls are those of a policy.
+
+    state: the start, [B, n] for every field. wrenches: [T, B, 6 nlink]. constants: [nconst] or [B, nconst], None for
+    the model's own; parameters: names of those in them, separated by commas.
+    """
+
+    program: Program
+    state: tuple[Tensor, ...]
+    wrenches: Tensor | None
+    constants: Tensor | None
+    parameters: str
+    settings: RolloutSettings
+
+    def at(self, t: int, state: Sequence[Tensor], control: Tensor) -> OneStep:
+        """Step t, from a state [B, n]."""
+        wrench = None if self.wrenches is None else self.wrenches[t]
+        return OneStep(self.program, tuple(state), control, wrench, self.constants, self.parameters)
+
+
+class OneStep(NamedTuple):
+    """A step and its inputs: tensors [B, n]."""
+
+    program: Program
+    state: tuple[Tensor, ...]
+    control: Tensor
+    wrench: Tensor | None
+    constants: Tensor | None
+    parameters: str
+
+
+class StepCotangents(NamedTuple):
+    """The cotangents of a step's inputs; None where there is no input, or nobody wants it."""
+
+    state: tuple[Tensor, ...]
+    control: Tensor
+    wrench: Tensor | None
+    constants: Tensor | None
 
 
 class Stepper:
     """Steps, one at a time, whose states and status are rows of arrays made beforehand.
 
-    path_q [T + 1, B, nq], path_v [T + 1, B, nv], controls [T, B, nu], status [T, B, n]
+    path: for every field of the state [T + 1, B, n]; controls [T, B, nu]; status [T, B, nstatus]
     """
 
-    def __init__(
-        self, program: Program, q: Tensor, v: Tensor, steps: int, wrenches: Tensor | None, constants: Tensor | None,
-        names: str,
-    ) -> None:  # fmt: skip
-        model, batch = program.model, len(q)
-        controls = q.new_empty(1).expand(steps, batch, model.nu)
-        evaluation.check("rollout", program.number, [steps, 1, 0, 1], q, v, controls, wrenches, constants)
-        self.program, self.steps, self.batch, self.names = program, steps, batch, names
-        self.wrenches, self.constants = wrenches, constants
-        sizes = {"path_q": (steps + 1, model.nq), "path_v": (steps + 1, model.nv), "controls": (steps, model.nu)}
-        sizes["status"] = (steps, program.status_size)
-        arrays = {name: empty((time, batch, n), q.dtype) for name, (time, n) in sizes.items()}
-        self.path_q, self.path_v, self.controls, self.status = arrays.values()
-        self.path_q[0], self.path_v[0] = q.detach(), v.detach()
-        self.quick = wrenches is None and constants is None and program.quick(batch)
-        self.addresses = {name: x.data_ptr() for name, x in arrays.items()}
-        self.strides = {name: x.stride(0) * x.element_size() for name, x in arrays.items()}
+    def __init__(self, loop: Loop) -> None:
+        program, steps, start = loop.program, loop.settings.steps, loop.state[0]
+        self.loop, self.batch = loop, len(start)
+        controls = start.new_empty(1).expand(steps, self.batch, program.model.nu)
+        given = {"controls": controls, "wrenches": loop.wrenches}
+        every_state = RolloutSettings(steps)
+        request, tensors = request_of(
+            program, ROLLOUT, loop.state, loop.constants, loop.parameters, every_state, **given
+        )  # fmt: skip
+        shapes = request.result_shapes(request.check(ROLLOUT, tensors))
+        arrays = {name: empty(tuple(shapes[name]), program.dtype) for name in (*state_names("path_"), "status")}
+        self.path, self.status = tuple(arrays[name] for name in state_names("path_")), arrays["status"]
+        self.controls = empty((steps, self.batch, program.model.nu), program.dtype)
+        for path, x in zip(self.path, loop.state):
+            path[0] = x.detach()
+        plain = loop.wrenches is None and loop.constants is None and program.quick(self.batch)
+        self._call = quick.quick_call(program, "step") if plain else None
+        self._rows = [_row_addresses(x) for x in (*self.path, self.controls, self.status)]
+        self._request = Request(program, ROLLOUT, (), loop.parameters, ONE_STEP)
+
+    def state(self, t: int) -> tuple[Tensor, ...]:
+        """The state before step t, [B, n]."""
+        return tuple(path[t] for path in self.path)
 
     def advance(self, t: int) -> None:
         """Step t, with the controls of its row."""
-        if self.quick:
-            at = {name: address + t * self.strides[name] for name, address in self.addresses.items()}
-            last_q, last_v = at["path_q"] + self.strides["path_q"], at["path_v"] + self.strides["path_v"]
-            self.program.step_call(
-                self.batch, q=at["path_q"], v=at["path_v"], controls=at["controls"], status=at["status"],
-                last_q=last_q, last_v=last_v, path_q=last_q, path_v=last_v,
-            )  # fmt: skip
+        if self._call is not None:
+            *before, control, status = [address + t * stride for address, stride in self._rows]
+            after = [address + stride for address, (_, stride) in zip(before, self._rows)]
+            self._call(self.batch, (*before, control, *after, *after, status))
             return
-        after = {"path_q": self.path_q[t + 1 : t + 2], "path_v": self.path_v[t + 1 : t + 2]}
-        rows = {"q": self.path_q[t], "v": self.path_v[t], "controls": self.controls[t : t + 1]} | after
-        rows |= {"last_q": self.path_q[t + 1], "last_v": self.path_v[t + 1], "status": self.status[t : t + 1]}
-        if self.wrenches is not None:
-            rows["wrenches"] = self.wrenches[t : t + 1]
-        self.program.run("rollout", self.batch, rows, {"steps": 1, "every": 1}, self.constants, self.names)
+        rows = dict(zip(NAMES, self.state(t))) | dict(zip(state_names("last_"), self.state(t + 1)))
+        rows |= {name: path[t + 1 : t + 2] for name, path in zip(state_names("path_"), self.path)}
+        rows |= {"controls": self.controls[t : t + 1], "status": self.status[t : t + 1]}
+        if self.loop.wrenches is not None:
+            rows["wrenches"] = self.loop.wrenches[t : t + 1]
+        if self.loop.constants is not None:
+            rows["constants"] = self.loop.constants
+        execute.launch(self._request, ROLLOUT, self.batch, rows, self._request.integers(ROLLOUT, {}))
 
-    def report(self, **inputs: Tensor | None) -> None:
-        if self.program.nonfinite == "raise":
-            given = {name: x for name, x in inputs.items() if x is not None}
-            evaluation.report_motion(given, self.controls, self.status, self.program.limited)
+    def report(self, **others: Tensor | None) -> None:
+        """Numbers that are not finite; others: inputs besides the state."""
+        program = self.loop.program
+        if program.nonfinite == "raise":
+            given: Mapping[str, Tensor | None] = dict(zip(NAMES, self.loop.state)) | others
+            inputs = {name: x for name, x in given.items() if x is not None}
+            report_motion(inputs, self.controls, self.status, program.limited)
 
 
-def step_back(
-    program: Program, names: str, q: Tensor, v: Tensor, u: Tensor, wrench: Tensor | None, constants: Tensor | None,
-    q_bar: Tensor, v_bar: Tensor, want_constants: bool,
-) -> list[Tensor]:  # fmt: skip
-    """From the gradients after a step from (q, v): those with respect to q, v, u, wrench, constants (if wanted)."""
-    if wrench is None and constants is None:
-        quick = evaluation.quick_step_back(program, q, v, u, q_bar, v_bar)
-        if quick is not None:
-            return list(quick)
-    last_v = operators.unknown(v)
-    q, v, u = q.unsqueeze(0), v.unsqueeze(0), u.unsqueeze(0)
-    wrenches = None if wrench is None else wrench.unsqueeze(0)
-    bars = (operators._zeros(q.shape, q), operators._zeros(v.shape, v), q_bar, v_bar, last_v)
-    args = (constants, program.number, names, operators.ONE_STEP, want_constants, *bars)
-    q_bar, v_bar, u_bar, *others = evaluation.pull_back("rollout", q, v, u, wrenches, *args)
-    if wrenches is not None:
-        others[0] = others[0].squeeze(0)
-    return [q_bar, v_bar, u_bar.squeeze(0), *others]
+def _row_addresses(x: Tensor) -> tuple[int, int]:
+    """The address of the first row, and the bytes from one row to the next."""
+    return x.data_ptr(), x.stride(0) * x.element_size()
+
+
+def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -> StepCotangents:
+    """The cotangents of a step's inputs, from those of the state after it."""
+    if step.wrench is None and step.constants is None:
+        found = quick.step_vjp(step.program, step.state, step.control, last_bars)
+        if found is not None:
+            return StepCotangents(found[:-1], found[-1], None, None)
+    wrenches = None if step.wrench is None else step.wrench.unsqueeze(0)
+    given = {"controls": step.control.unsqueeze(0), "wrenches": wrenches}
+    request, inputs = request_of(
+        step.program, ROLLOUT, step.state, step.constants, step.parameters, ONE_STEP, **given
+    )  # fmt: skip
+    wanted = ("constants_bar",) if want_constants else ()
+    residuals = Residuals.of(request, inputs, {}, None)
+    bars = residuals.vjp((*last_bars, None), wanted, execute.vjp)
+    wrench = bars["wrenches"].squeeze(0) if "wrenches" in bars else None
+    state = tuple(bars[name] for name in NAMES)
+    return StepCotangents(state, bars["controls"].squeeze(0), wrench, bars.get("constants"))

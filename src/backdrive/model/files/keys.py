@@ -1,0 +1,71 @@
+"""The keys that entries of a scene file may have, and the check of each value."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ..actuators import ACTUATORS, Motor
+from ..constraints import Constraint, Distance, Lock, Weld
+from ..joints import JOINTS as JOINT_CLASSES
+from ..joints import Joint
+from ..shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, Polygon, Shape, Sphere
+from . import values
+from .values import Check
+
+SHAPES: dict[type[Shape], dict[str, Check]] = {
+    Circle: {"radius": values.positive},
+    Box: {"sizes": partial(values.vector, sizes=(2, 3))},
+    Polygon: {"vertices": partial(values.vectors, size=2)},
+    HalfSpace: {"normal": partial(values.vector, sizes=(2, 3)), "offset": values.number},
+    Sphere: {"radius": values.positive},
+    Capsule: {"radius": values.positive, "length": values.positive},
+    Cylinder: {"radius": values.positive, "length": values.positive},
+    Convex: {"vertices": partial(values.vectors, size=3)},
+}
+_DRIVE: dict[str, Check] = {
+    "damping": values.not_negative,
+    "stiffness": values.not_negative,
+    "rest": values.coordinates,
+    "armature": values.not_negative,
+}
+_BOUNDED: dict[str, Check] = {**_DRIVE, "limits": values.interval, "friction": values.not_negative}
+_AXIS: dict[str, Check] = {"axis": partial(values.vector, sizes=(2, 3))}
+JOINTS: dict[type[Joint], dict[str, Check]] = {
+    joint: {
+        **(_AXIS if "axis" in joint.__dataclass_fields__ else {}),
+        **(_BOUNDED if joint.kind.coordinates.limitable else _DRIVE),
+    }
+    for joint in JOINT_CLASSES
+}
+CONSTRAINTS: dict[type[Constraint], dict[str, Check]] = {
+    Distance: {"length": values.positive}, Weld: {}, Lock: {"coordinate": values.string},
+}  # fmt: skip
+MOTORS: dict[type[Motor], dict[str, Check]] = {actuator: actuator.file_keys() for actuator in ACTUATORS}
+MATERIAL: dict[str, Check] = {
+    "friction": values.friction,
+    "restitution": values.fraction,
+    "softness": values.not_negative,
+}
+
+
+def pose_keys(dim: int) -> dict[str, Check]:
+    """Keys of a pose."""
+    turn: dict[str, Check] = {"angle": values.number} if dim == 2 else {"quaternion": partial(values.vector, sizes=[4])}
+    return {"position": partial(values.vector, sizes=[dim]), **turn}
+
+
+def body_keys(dim: int) -> dict[str, Check]:
+    """Keys of an entry of "bodies"."""
+    vector = partial(values.vector, sizes=[dim])
+    return {
+        "name": values.string,
+        "mass": values.positive,
+        "density": values.positive,
+        **pose_keys(dim),
+        "velocity": vector,
+        "angular_velocity": values.number if dim == 2 else vector,
+        **MATERIAL,
+        "com": vector,
+        "inertia": partial(values.inertia, dim=dim),
+        "shapes": values.array,
+    }

@@ -1,0 +1,90 @@
+"""Checks of single values in a file.
+
+A check takes a value as JSON has it and its place in the file, such as ``bodies[3].mass``. It returns the value as
+`Scene` takes it, or raises an error that names the place.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, TypeAlias
+
+from .. import checks
+
+Check: TypeAlias = Callable[[Any, str], Any]
+
+LARGEST = 1e100
+"""The largest magnitude of a number in a file, so that squares and products of numbers do not overflow."""
+
+
+def number(value: Any, place: str, *, low: float = -math.inf, strict: bool = False, high: float = LARGEST) -> float:
+    """A finite number, at least `low` (above it when `strict`) and of a magnitude of at most `high`."""
+    result = checks.number(value, place, low=low, strict=strict)
+    if abs(result) > high:
+        raise ValueError(f"{place} must be at most {high:g}, got {result:g}")
+    return result
+
+
+def friction(value: Any, place: str) -> float:
+    """A friction coefficient, which may be "infinity"."""
+    return math.inf if value == "infinity" else not_negative(value, place)
+
+
+def vector(value: Any, place: str, sizes: Iterable[int]) -> list[float]:
+    """A list of numbers that has one of the given lengths."""
+    array(value, place)
+    if len(value) not in sizes:
+        raise ValueError(f"{place} must have {' or '.join(map(str, sizes))} elements, got {len(value)}")
+    return [number(x, f"{place}[{i}]") for i, x in enumerate(value)]
+
+
+def vectors(value: Any, place: str, size: int) -> list[list[float]]:
+    """A list of lists of `size` numbers."""
+    array(value, place)
+    return [vector(row, f"{place}[{i}]", [size]) for i, row in enumerate(value)]
+
+
+def coordinates(value: Any, place: str) -> float | list[float]:
+    """A number, or the list of numbers of a joint with several coordinates."""
+    return vector(value, place, (3, 4, 6, 7)) if isinstance(value, list) else number(value, place)
+
+
+def interval(value: Any, place: str) -> tuple[float | None, float | None]:
+    """[low, high], where null means no limit."""
+    array(value, place)
+    if len(value) != 2:
+        raise ValueError(f"{place} must be [low, high], got {len(value)} elements")
+    low, high = (None if x is None else number(x, f"{place}[{i}]") for i, x in enumerate(value))
+    return low, high
+
+
+def string(value: Any, place: str) -> str:
+    """A string."""
+    if not isinstance(value, str):
+        raise TypeError(f"{place} must be a text, got {shown(value)}")
+    return value
+
+
+def inertia(value: Any, place: str, dim: int) -> Any:
+    """An inertia (kg m^2): a positive number in 2D, a matrix [3, 3] in 3D."""
+    return positive(value, place) if dim == 2 else vectors(value, place, 3)
+
+
+def array(value: Any, place: str) -> list[Any]:
+    """A list of anything."""
+    if not isinstance(value, list):
+        raise TypeError(f"{place} must be a list, got {shown(value)}")
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as error messages quote it: at most 60 characters."""
+    text = repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
+
+
+positive: Check = partial(number, low=0.0, strict=True)
+not_negative: Check = partial(number, low=0.0)
+fraction: Check = partial(number, low=0.0, high=1.0)

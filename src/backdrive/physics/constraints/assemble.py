@@ -1,0 +1,209 @@
+"""The rows of all constraints of a substep, put into its contact problem."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir import (
+    Index,
+    IndexArray,
+    Mask,
+    Scalar,
+    ScalarArray,
+    any_lane,
+    carry,
+    counters,
+    loop,
+    maximum,
+    memory,
+    select,
+    when,
+)
+from ...schema import layout
+from ...schema.layout import EqualityKind
+from ..geometry.contact_points import ContactPoints
+from ..impacts.impact import Impacts
+from ..math import spatial as sp
+from ..math.spatial import Vec
+from ..scheme import StepContext
+from ..solvers.active_set import INFINITE
+from ..tree.joints import is_angular
+from ..tree.poses import PLACE_SIZE, Pose, pose_of
+from .constraints import Support
+from .contact_terms import LIMIT_SLOP, SLOP, bounces, contact_bias, gap_bias, row_compliance, violation
+from .correction import reachable
+from .outcome import FreeMotion
+from .problem import ContactProblem, RowData
+from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
+
+LIMIT_MARGIN = 0.05  # rad or m; a joint this close to its limit has a row for it, sooner if it approaches fast
+
+FREE, BEFORE = 0, 1  # which twist of `LinkMotions`: that of v*, and that of the velocity before the substep
+
+
+class LinkMotions(NamedTuple):
+    """Poses of the links (`poses`), with twists for several velocities: v*, perhaps v, and last v⁺ if it is known.
+
+    poses: an array of records of `width` numbers, over links; twists: how many there are in a record.
+    """
+
+    poses: ScalarArray
+    width: int
+    twists: int
+
+    def place(self, link: Index) -> Pose:
+        """The pose of a link, without twists."""
+        return Pose.of(self.poses.get(link, self.width)[:PLACE_SIZE])
+
+
+class RowAssembler:
+    """Puts the rows of all constraints into a contact problem. bounce [nslot]: e v⁻ (m/s) of contacts that hit."""
+
+    def __init__(
+        self, ctx: StepContext, motion: FreeMotion, links: LinkMotions, problem: ContactProblem, impacts: Impacts | None
+    ) -> None:
+        self.constraints, self.contact_model = ctx.tree.constraints, ctx.contact_model
+        self.motion, self.times, self.links = motion, motion.times, links
+        self.problem, self.impacts = problem, impacts
+        self.bounce = memory(self.constraints.nslot)
+        self.regularisation: Scalar = self.contact_model.regularisation
+        if impacts is not None:
+            self.regularisation = impacts.regularisation(self.contact_model.regularisation)
+
+    def _add(self, data: RowData) -> None:
+        self.problem.add(self.links.poses, self.links.width, data)
+
+    def _speed(self, row: Row, support: Support, velocity: int = FREE) -> Scalar:
+        """J v (m/s or rad/s), for one of the velocities of `LinkMotions`."""
+        width, dim = self.links.width, self.constraints.dim
+        a, b = (Pose.of(pose_of(self.links.poses, link, width, dim)) for link in (support.a, support.b))
+
+        def speed(k: int) -> Scalar:
+            return row_speed(row, a, k) - row_speed(row, b, k)
+
+        if self.impacts is not None and velocity == FREE:  # in an impact there is no free motion
+            return select(self.impacts.hitting, speed(BEFORE), speed(FREE))
+        return speed(velocity)
+
+    def _speed_next(self, row: Row, support: Support) -> Scalar:
+        """J v⁺, if v⁺ is known."""
+        return 0.0 if self.motion.v_next is None else self._speed(row, support, self.links.twists - 1)
+
+    def _compliance(self, support: Support, angular: Index = 0, softness: Scalar = 0.0) -> Scalar:
+        """What is added to the diagonal of the Delassus matrix, (m/s) per N s or (rad/s) per N m s."""
+        scale = self.constraints.inverse_mass(support, angular)
+        return row_compliance(self.regularisation, scale, softness, self.contact_model.solver.cfm)
+
+    def equalities(self) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nequality")):
+            kind, support = constraints.equality(i)
+            record = constraints.equality_record(i)
+            for each in EqualityKind:
+                for _ in when(kind == int(each)):
+                    row, error = equality_row(each, record, self.links.place(support.a), self.links.place(support.b))
+                    self._add(RowData(
+                        support, [row], [True], i, speeds=[self._speed(row, support)], speeds_next=[0.0],
+                        compliance=[self._compliance(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE],
+                        high=[INFINITE], mu=[0.0], violation=reachable(error),
+                    ))  # fmt: skip
+
+    def _joint(self, link: Index, kind: Index, support: Support) -> tuple[Row, Scalar]:
+        """The row of a joint's own coordinate, and its compliance."""
+        row = joint_row(kind, self.constraints.joint_link(link), self.links.place(link))
+        return row, self._compliance(support, is_angular(kind))
+
+    def _joint_speeds(self, support: Support) -> tuple[Scalar, Scalar]:
+        """The velocity of a joint, which is the first of its link's chain: in the free motion, and of v⁺."""
+        k = self.constraints.ints[support.way_a]
+        return self.motion.free[k], 0.0 if self.motion.v_next is None else self.motion.v_next[k]
+
+    def joint_frictions(self) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nfriction")):
+            link, _, kind, support = constraints.joint("friction", i)
+            row, extra = self._joint(link, kind, support)
+            most, (speed, speed_next) = self.times.h * constraints.joint_friction(i), self._joint_speeds(support)
+            self._add(RowData(
+                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed],
+                speeds_next=[speed_next], compliance=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
+            ))  # fmt: skip
+
+    def limits(self, q: ScalarArray) -> tuple[IndexArray, IndexArray]:
+        """The rows of joints that are close to a limit in some lane; the limits' numbers, and how many they are."""
+        constraints = self.constraints
+        numbers, count = counters(constraints.nsingle), counters(1)
+        count[0] = 0
+        place = constraints.head("nequality") + constraints.head("nfriction")
+        for i in loop(constraints.head("nlimit")):
+            link, at, kind, support = constraints.joint("limit", i)
+            sign, gap = nearest_limit(constraints.limit_record(i), q[at])
+            speed, speed_next = (sign * x for x in self._joint_speeds(support))
+            if self.impacts is None:
+                on = gap < LIMIT_MARGIN + self.times.left * maximum(-speed, 0.0)
+            else:  # in an impact, the limits that are reached
+                reach = LIMIT_MARGIN + self.times.h * maximum(-speed, 0.0)
+                on = gap < select(self.impacts.hitting, LIMIT_SLOP, reach)
+            for _ in when(any_lane(on)):
+                numbers[count[0]] = i
+                count[0] = count[0] + 1
+                (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
+                self._add(RowData(
+                    support, [signed(row, sign)], [on], place + i, speeds=[speed + bias],
+                    speeds_next=[speed_next + bias], compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0],
+                    violation=violation(gap, LIMIT_SLOP),
+                ))  # fmt: skip
+        return numbers, count
+
+    def contacts(self, contacts: ContactPoints) -> None:
+        constraints, times = self.constraints, self.times
+        m = constraints.directions
+        for c in loop(contacts.count[0]):
+            slot, p = contacts.slots[c], contacts.pairs[c]
+            point, on = contacts.point(slot)
+            a, b, support = constraints.pair(p)
+            surface = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
+            rows = contact_rows(point, constraints.pair_surface(p), constraints.dim, m)
+            speeds = [self._speed(row, support) for row in rows]
+            before: Scalar = 0.0
+            hits: Mask = False
+            if constraints.bounces and self.impacts is not None:
+                before, hits = self._speed(rows[0], support, BEFORE), self.impacts.bounces(slot)
+                self.bounce[c] = select(hits, surface.restitution * before, 0.0)
+            elif constraints.bounces:
+                before = self._speed(rows[0], support, BEFORE)
+                threshold = self.contact_model.bounce_threshold
+                hits = bounces(point.gap, speeds[0], before, surface.restitution, times.left, threshold)
+            slop = SLOP * constraints.pair_size(p)
+            bias = contact_bias(point.gap, slop, surface.restitution, before, hits, times.left)
+            mu = friction_share(constraints.dim, m) * surface.friction
+            rough = on & (mu > 0.0)
+            extra = self._compliance(support, softness=surface.softness)
+            speeds_next = [self._speed_next(row, support) for row in rows]
+            self._add(RowData(
+                support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
+                speeds=[speeds[0] + bias, *speeds[1:]], speeds_next=[speeds_next[0] + bias, *speeds_next[1:]],
+                compliance=[extra] * (1 + m), low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
+                violation=violation(point.gap, slop), bounces=hits,
+            ))  # fmt: skip
+
+    def touching(self, contacts: ContactPoints, first: Index) -> tuple[Scalar, Scalar]:
+        """How many contacts press, and the deepest penetration (m); first: the first row of the contacts."""
+        numbers = carry(2)
+        numbers[0], numbers[1] = 0.0, 0.0
+        for c in loop(contacts.count[0]):
+            numbers[0] = numbers[0] + select(self.problem.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
+            gap = contacts.gap(contacts.slots[c])
+            numbers[1] = maximum(numbers[1], -gap)
+        return numbers[0], numbers[1]
+
+
+def nearest_limit(record: Vec, q: Scalar) -> tuple[Scalar, Scalar]:
+    """1 if the lower limit is nearer and -1 if the upper one is; and the distance to it (rad or m)."""
+    below, above = q - record[layout.LOW], record[layout.HIGH] - q
+    lower = below < above
+    return select(lower, 1.0, -1.0), select(lower, below, above)
+
+
+def signed(row: Row, sign: Scalar) -> Row:
+    return Row(row.point, sp.scale(sign, row.couple), sp.scale(sign, row.force))

@@ -1,0 +1,80 @@
+"""What goes into the constrained part of a substep, and what comes of it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ...ir import Index, IndexArray, Scalar, ScalarArray
+from ..geometry.contact_points import ContactPoints
+from ..tree.dynamics import Dynamics
+from .problem import ContactProblem
+
+
+class SubstepTimes(NamedTuple):
+    """Times of a substep, in s.
+
+    h: how long forces act (0 in an impact). left: how long gaps may take to close, the rest of the whole step. unit: h,
+    or 1 in an impact: cotangents of velocities are multiplied by it, so that they are like those of accelerations.
+    """
+
+    h: Scalar
+    left: Scalar
+    unit: Scalar
+
+
+class FreeMotion(NamedTuple):
+    """A substep without constraints.
+
+    q [nq]: the configuration at which constraints are evaluated. v [nv]: the velocity before the substep. free [nv]:
+    v*, the velocity after it without constraints. v_next [nv]: v⁺, NaN where it is not known; or None.
+    """
+
+    q: ScalarArray
+    v: ScalarArray
+    free: ScalarArray
+    dynamics: Dynamics
+    times: SubstepTimes
+    v_next: ScalarArray | None = None
+
+
+@dataclass
+class LimitRows:
+    """The joint limits that have a row: their numbers, how many they are, and their first row."""
+
+    numbers: IndexArray
+    count: IndexArray
+    first_row: Index
+
+
+@dataclass
+class ConstraintOutcome:
+    """The constraints of a substep and their effect; the adjoint reads it.
+
+    q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
+    there are no single rows. first_contact: the first row of the contacts. v_next, move [nv]: v⁺ and v⁺ + p. pseudo
+    [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if
+    positions are corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused
+    [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the
+    complementarity conditions; touching: contacts that press; depth: the deepest penetration, m; modes: a fingerprint
+    of the active set.
+    """
+
+    problem: ContactProblem
+    contacts: ContactPoints
+    first_contact: Index
+    v_next: ScalarArray
+    move: ScalarArray
+    pseudo: ScalarArray
+    correction: ScalarArray
+    pushes: ScalarArray
+    corrected: IndexArray
+    rebound: ScalarArray
+    q: ScalarArray | None = None
+    limits: LimitRows | None = None
+    caused: ScalarArray | None = None
+    pseudo_caused: ScalarArray | None = None
+    residual: Scalar = 0.0
+    touching: Scalar = 0.0
+    depth: Scalar = 0.0
+    modes: Scalar = 0.0

@@ -1,0 +1,130 @@
+"""The contact problem of a substep: a mixed complementarity problem on the rows of all constraints.
+
+    s = W λ + R λ + b              λ [n]: impulses, N s or N m s;  s [n]: speeds, m/s or rad/s
+    low - μ λₙ ≤ λ ≤ high + μ λₙ   λₙ: the impulse of the row's normal
+    s ≥ 0 where λ is at its lower bound, s ≤ 0 where it is at its upper bound, s = 0 between
+
+W is the Delassus matrix, R the rows' compliance, b the speeds before the impulses act, with their bias.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, counters, loop, maximum, memory, select
+from ..math.linear import TILE
+from ..solvers.active_set import NO_ACTIVE_SET
+from .constraints import Constraints, Support
+from .delassus import DenseDelassus, RootFrameFactors
+from .rows import Row
+from .warm_start import WarmStart
+
+
+class RowData(NamedTuple):
+    """The rows of one constraint. Sequences have an element for every row; the first row is the normal of the others.
+
+    support: the links that the rows act on. on: masks, where a row counts. slot: of the first row's impulse in the warm
+    start; the others follow. speeds: b (m/s, rad/s). compliance: R ((m/s) per N s). low, high: constant part of the
+    bounds (N s). mu: by which part of the normal's impulse the bounds are wider. violation: of the first row, how far
+    positions are from satisfying it (m, rad; of contacts and limits negative, or zero). speeds_next: speeds with v⁺
+    instead of v*, with the same bias, if v⁺ is known. bounces: mask, whether the constraint is a contact that bounces.
+    """
+
+    support: Support
+    rows: Sequence[Row]
+    on: Sequence[Mask]
+    slot: Index
+    speeds: Sequence[Scalar]
+    compliance: Sequence[Scalar]
+    low: Sequence[Scalar]
+    high: Sequence[Scalar]
+    mu: Sequence[Scalar]
+    violation: Scalar
+    speeds_next: Sequence[Scalar]
+    bounces: Mask = False
+
+
+class ContactProblem:
+    """The contact problem of a substep (see above), in every lane. Its n rows are padded to whole tiles.
+
+    Arrays [n], named as in `RowData`: b, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal (the
+    row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next: speeds
+    J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest |b|).
+    factored: the active set whose factors are in `delassus.B`.
+    """
+
+    def __init__(
+        self, constraints: Constraints, factors: RootFrameFactors, nv: Index, start: WarmStart, known: bool = False
+    ) -> None:
+        """start: the impulses from which a solver starts. known: v⁺ is known, in some lanes at least."""
+        self.constraints, self.start = constraints, start
+        self.delassus = DenseDelassus(constraints, factors, nv)
+        most = self.capacity
+        self.b, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(5))
+        self.violation, self.impulse, self.bounces, self.factored = (memory(most) for _ in range(4))
+        self.speed_next: ScalarArray | None = memory(most) if known else None
+        self.v_next_known: ScalarArray | None = memory(1) if known else None
+        self.unit = memory(1)
+        self.normal, self.slot = counters(most), counters(most)
+
+    @property
+    def capacity(self) -> Index:
+        """The size of arrays over rows: as many as there can be, and a tile for padding."""
+        return self.constraints.nimpulse + TILE
+
+    @property
+    def count(self) -> Index:
+        """The number of rows n so far."""
+        return self.delassus.count
+
+    @property
+    def diagonal(self) -> ScalarArray:
+        """The diagonal of W + R, [n]."""
+        return self.delassus.diagonal
+
+    def add(self, poses: ScalarArray, width: int, data: RowData) -> None:
+        """Append the rows of a constraint; poses: over links, `width` numbers each.
+
+        `delassus.fill_columns` must follow before constraints with another number of rows are added.
+        """
+        first, on = self.count, data.on
+        masked = [
+            Row(x.point, *([select(mask, c, 0.0) for c in part] for part in (x.couple, x.force)))
+            for x, mask in zip(data.rows, on, strict=True)
+        ]
+        self.delassus.add_wrenches(first, data.support, masked, poses, width)
+        for k in range(len(masked)):
+            r = first + k
+            self.b[r] = select(on[k], data.speeds[k], 0.0)
+            self.compliance[r] = select(on[k], data.compliance[k], 1.0)
+            self.low[r], self.high[r] = select(on[k], data.low[k], 0.0), select(on[k], data.high[k], 0.0)
+            self.mu[r] = select(on[k], data.mu[k], 0.0)
+            self.violation[r] = select(on[k], data.violation, 0.0) if k == 0 else 0.0
+            self.impulse[r] = select(on[k], self.start.at(data.slot + k), 0.0)
+            self.bounces[r] = select(data.bounces, 1.0, 0.0) if k == 0 else 0.0
+            if self.speed_next is not None:
+                self.speed_next[r] = select(on[k], data.speeds_next[k], 0.0)
+            self.normal[r], self.slot[r] = first, data.slot + k
+        self.delassus.add_constraint(first, data.support, len(masked))
+
+    def close(self) -> None:
+        """All rows are there: pad the last tile with rows whose impulse is zero, and assemble the Delassus matrix."""
+        count = self.count
+        whole = (count + (TILE - 1)) // TILE * TILE
+        for r in loop(whole, start=count):
+            self.b[r], self.compliance[r], self.low[r], self.high[r], self.mu[r] = 0.0, 1.0, 0.0, 0.0, 0.0
+            self.violation[r], self.impulse[r] = 0.0, 0.0
+            if self.speed_next is not None:
+                self.speed_next[r] = 0.0
+            self.normal[r], self.slot[r] = r, 0
+        self.delassus.pad(whole)
+        fastest = carry(1)
+        fastest[0] = 1.0
+        for r in loop(whole):
+            fastest[0] = maximum(fastest[0], 1.0 + absolute(self.b[r]))
+        self.unit[0] = 1.0 / fastest[0]
+        n = self.count
+        for r in loop(n):
+            self.factored[r] = NO_ACTIVE_SET
+        self.delassus.assemble(n, self.compliance)

@@ -1,0 +1,155 @@
+"""The adjoint of whole rollouts: the loop backwards over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import Index, ScalarArray, TimedArray, loop, memory, when, workspace
+from .math.arrays import all_elements, copy, gradient_memory, zero
+from .math.spatial import BODY
+from .policy import ControlSource
+from .rollout import at_time, new_warm_start, segment_end, segments
+from .scheme import StepContext
+from .state import StateArrays, StatePath, StepInputs
+from .step import step
+from .step_adjoint import step_adjoint
+from .tree.dynamics_adjoint import Cotangents, bodies_adjoint
+
+
+@dataclass(frozen=True)
+class InputCotangents:
+    """Rows of the caller: wrenches, and the cotangents of wrenches and constants; None if nobody asks for them."""
+
+    wrenches: TimedArray | None = None
+    wrenches_bar: TimedArray | None = None
+    constants_bar: ScalarArray | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutAdjointRows(InputCotangents):
+    """Rows of the caller.
+
+    Row t of `path` is the state before step t; that of `path_bar` the cotangent of the state after it. last_v [nv]: the
+    velocity after the last step, NaN where it is not known. start_bar: the result. Cotangents do not pass back over
+    states whose number is a multiple of `truncate`.
+    """
+
+    path: StatePath
+    path_bar: StatePath
+    last_bar: StateArrays
+    last_v: ScalarArray
+    start_bar: StateArrays
+    steps: Index
+    truncate: Index
+
+
+def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjointRows) -> None:
+    """Kernel: from the cotangents of the path and of the last state to those of everything before."""
+    sweep = BackwardSweep(ctx, source, rows, rows.last_v)
+    rows.last_bar.add_to(ctx.tree, sweep.state_bar)
+    for t in loop(rows.steps, reverse=True):
+        rows.path.row(t - 1).prefetch(ctx.tree)
+        rows.path_bar.row(t - 1).prefetch(ctx.tree)
+        source.prefetch_adjoint(t)
+        sweep.cut(t + 1, rows.steps, rows.truncate)
+        rows.path_bar.row(t).add_to(ctx.tree, sweep.state_bar)
+        sweep.step(t, rows.path.row(t))
+    sweep.finish(rows.start_bar)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckpointAdjointRows(RolloutAdjointRows):
+    """As `RolloutAdjointRows`; row s of `path` is the state before segment s, of `every` steps."""
+
+    every: Index
+
+
+def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: CheckpointAdjointRows) -> None:
+    """Kernel: as `rollout_adjoint`, when only the state before every `every`-th step was kept.
+
+    The states in between are computed again, a segment at a time.
+    """
+    tree, every = ctx.tree, rows.every
+    sweep = BackwardSweep(ctx, source, rows, rows.last_v)
+    rows.last_bar.add_to(tree, sweep.state_bar)
+    state, states = StateArrays.in_memory(tree), StateArrays.in_memory(tree, every)
+    warm_start = new_warm_start(tree)
+    for s in loop(segments(rows.steps, every), reverse=True):
+        start, end = s * every, segment_end(s, rows.steps, every)
+        state.copy_from(tree, rows.path.row(s))
+        states.copy_from(tree, state)
+        if warm_start is not None:
+            warm_start.forget()
+        for t in loop(end - 1, start=start):
+            step(ctx, state, StepInputs(source.again(t), at_time(rows.wrenches, t)), warm_start)
+            states.number(tree, t + 1 - start).copy_from(tree, state)
+        for t in loop(end, start=start, reverse=True):
+            sweep.cut(t + 1, rows.steps, rows.truncate)
+            for _ in when(t + 1 == end):
+                rows.path_bar.row(s).add_to(tree, sweep.state_bar)
+            sweep.step(t, states.number(tree, t - start))
+    sweep.finish(rows.start_bar)
+
+
+class BackwardSweep:
+    """The cotangent of the current state on its way back in time, `state_bar`, and the sums over time."""
+
+    def __init__(
+        self, ctx: StepContext, source: ControlSource, rows: InputCotangents, last_v: ScalarArray | None = None
+    ) -> None:
+        """last_v [nv]: the velocity after the last step, if the steps before it follow in this order."""
+        tree = ctx.tree
+        self.ctx, self.tree, self.source, self.rows = ctx, tree, source, rows
+        self.warm_start = new_warm_start(tree)
+        self.v_next: ScalarArray | None = None  # the velocity after the step that is next on the way
+        if last_v is not None and ctx.constrained and ctx.contact_model.solver.recalls:
+            self.v_next = memory(tree.nv)
+            copy(tree.nv, last_v, self.v_next)
+        self.state_bar = StateArrays.in_memory(tree)
+        self.state_bar.clear(tree)
+        self.constants_bar: ScalarArray | None = None
+        self.moments_bar: ScalarArray | None = None
+        if rows.constants_bar is not None:
+            self.constants_bar = gradient_memory(rows.constants_bar, tree.nconst)
+            self.moments_bar = memory((tree.nlink + 1) * BODY)
+            whole = all_elements(self.constants_bar)
+            assert whole is not None
+            zero(tree.nconst, whole)
+            zero((tree.nlink + 1) * BODY, self.moments_bar)
+
+    def cut(self, number: Index, steps: Index, truncate: Index) -> None:
+        """Nothing of later states passes back over the state of this number, if it is a multiple of `truncate`."""
+        for _ in when((number % truncate == 0) & (number < steps)):
+            self.state_bar.clear(self.tree)
+
+    def step(self, t: Index, start: StateArrays, forces_bar: ScalarArray | None = None) -> None:
+        """Back over step t from the state `start`; forces_bar: cotangents of the forces of its constraints."""
+        tree, rows = self.tree, self.rows
+        array = memory if self.ctx.scheme.splits_at_impacts else workspace  # sums over substeps are kept in memory
+        controls_bar, wrenches_bar = array(tree.nu), None
+        zero(tree.nu, controls_bar)
+        if rows.wrenches_bar is not None:
+            wrenches_bar = array(tree.nlink * 6)
+            zero(tree.nlink * 6, wrenches_bar)
+        state = StateArrays.local_copy(tree, start)
+        inputs = StepInputs(self.source.control(t, *state), at_time(rows.wrenches, t))
+        cotangents = Cotangents(*self.state_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar)
+        step_adjoint(self.ctx, state, inputs, self.warm_start, cotangents, forces_bar, self.v_next)
+        if self.v_next is not None:
+            copy(tree.nv, state.v, self.v_next)
+        self.source.vjp(t, controls_bar, *state, Cotangents(*self.state_bar, constants=self.constants_bar))
+        if rows.wrenches_bar is not None:
+            assert wrenches_bar is not None
+            copy(tree.nlink * 6, wrenches_bar, rows.wrenches_bar.row(t))
+
+    def finish(self, start_bar: StateArrays) -> None:
+        start_bar.copy_from(self.tree, self.state_bar)
+        self.finish_constants()
+        self.source.finish()
+
+    def finish_constants(self) -> None:
+        if self.rows.constants_bar is not None:
+            assert self.constants_bar is not None
+            assert self.moments_bar is not None
+            bodies_adjoint(self.tree, self.moments_bar, self.constants_bar)
+            copy(self.tree.nconst, self.constants_bar, self.rows.constants_bar)

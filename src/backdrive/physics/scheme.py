@@ -1,0 +1,61 @@
+"""How a kernel steps: the integrator, the contact model, and the step size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir import Scalar
+from .integrators import Integrator
+from .solvers import Solver
+from .tree.tree import Tree
+
+
+@dataclass(frozen=True)
+class RigidContact:
+    """Rigid contact with Coulomb friction, as complementarity of velocities and impulses.
+
+    bounce_threshold: in plain time stepping, contacts that approach more slowly than this (m/s) do not bounce.
+    regularisation: compliance of every row as a part of the inverse mass it acts on; it decides how the contact points
+        of one face share their load.
+    impacts: steps are split at the times of their impacts (`impacts`); otherwise bounces follow from speeds alone.
+    """
+
+    solver: Solver
+    bounce_threshold: float = 0.05
+    regularisation: float = 1e-8
+    impacts: bool = False
+
+
+@dataclass(frozen=True)
+class Scheme:
+    """The time integrator, and the contact model (None: the model has no constraints)."""
+
+    integrator: Integrator
+    contact_model: RigidContact | None = None
+
+    @property
+    def splits_at_impacts(self) -> bool:
+        return self.contact_model is not None and self.contact_model.impacts
+
+
+@dataclass(frozen=True)
+class StepContext:
+    """What all steps of a kernel have in common: the model, the scheme, and the step size h (s)."""
+
+    tree: Tree
+    scheme: Scheme
+    h: Scalar
+
+    @property
+    def integrator(self) -> Integrator:
+        return self.scheme.integrator
+
+    @property
+    def constrained(self) -> bool:
+        return self.tree.constraints is not None and self.scheme.contact_model is not None
+
+    @property
+    def contact_model(self) -> RigidContact:
+        """The contact model of a model that has constraints."""
+        assert self.scheme.contact_model is not None
+        return self.scheme.contact_model

@@ -1,0 +1,61 @@
+"""The protocol of a solver of contact problems, and the check of the settings that solvers have in common.
+
+A solver is a frozen dataclass in a file of its own, registered in `solvers.SOLVERS`. Its repr is part of the key under
+which compiled kernels are cached: every setting that changes what `solve` traces must be a field.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import Field
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from ...ir import Scalar
+
+if TYPE_CHECKING:
+    from ..constraints.problem import ContactProblem
+
+
+class Solver(Protocol):
+    """Solves contact problems, and has the settings of how constraints are softened and positions are corrected."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[Any]]]  # a solver is a dataclass
+
+    @property
+    def tolerance(self) -> float:
+        """The residual at which a problem counts as solved: a speed in m/s, relative to 1 + the largest in the step."""
+
+    @property
+    def erp(self) -> float:
+        """The part of a penetration that one step corrects, 0 to 1."""
+
+    @property
+    def cfm(self) -> float:
+        """The compliance of all constraints, (m/s) per N s."""
+
+    @property
+    def recalls(self) -> bool:
+        """Whether an adjoint that knows the velocity after a step recovers the step's impulses from it.
+
+        A problem with friction may have several solutions, and the adjoint must differentiate the one that the step
+        found. It passes the velocity to the problem (`ContactProblem.speed_next`), where `solve` may start from it.
+        """
+
+    def solve(self, problem: ContactProblem) -> Scalar:
+        """Replace `problem.impulse` by the solution, starting from it or not; return the residual
+        (`complementarity.residual`). It may exceed the tolerance: the status of the step then says so."""
+
+
+def check_settings(solver: Solver, iterations: str) -> None:
+    """Raise a ValueError for settings out of range; iterations: the name of the field that limits the iterations."""
+    most, name = getattr(solver, iterations), type(solver).__name__
+    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
+        raise ValueError(f"{name}: {iterations} must be an integer >= 1, got {most!r}")
+    for field, in_range, rule in (
+        ("tolerance", lambda x: x > 0, "> 0"),
+        ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
+        ("cfm", lambda x: x >= 0, ">= 0"),
+    ):
+        x = getattr(solver, field)
+        if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or not in_range(x):
+            raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")

@@ -1,0 +1,24 @@
+"""The inputs of the dynamics: the state, and everything that acts on it from outside."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...ir import Scalar, ScalarArray
+
+
+@dataclass(frozen=True)
+class DynamicsInputs:
+    """The inputs of `forward_dynamics` and of its adjoint.
+
+    q [nq], v [nv]: the state. v_damped [nv]: the velocity that the joint dampers act on. controls [nu]. wrenches
+    [nlink, 6]: (force, torque) at the centers of mass, in world axes, N and N m; None if there are none. damping_time:
+    h of the implicit damping in M + h D, s.
+    """
+
+    q: ScalarArray
+    v: ScalarArray
+    v_damped: ScalarArray
+    controls: ScalarArray
+    wrenches: ScalarArray | None
+    damping_time: Scalar

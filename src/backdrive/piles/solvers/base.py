@@ -1,0 +1,99 @@
+"""The contact problem of a step as the solvers of piles see it, and the protocol of such a solver."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from ..arrangement import Arrangement
+from ..contacts import ContactForm
+from ..memory import Memory
+from ..stages import StageTarget
+from .sweep_parts import stride
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class PileForm:
+    """What the solvers of a pile depend on: the form of its contacts, and what kernels are compiled for."""
+
+    contact: ContactForm
+    target: StageTarget
+
+    @property
+    def stride(self) -> int:
+        """Numbers of a body's row in tables of y."""
+        return stride(self.contact.body.nv, self.target.lanes)
+
+
+@dataclass(frozen=True)
+class PileProblem:
+    """The contact problem of a step.
+
+    blocks [register, block, lane]: `ContactBlock` of every cell. impulses [n, register, row, lane]: the first entry
+    holds the impulses to start from; n is `PileSolver.kept_sweeps`. cold: the impulses of the step before are unknown.
+    keep: the derivative of the step is expected.
+    """
+
+    contacts: Arrangement
+    blocks: Array
+    impulses: Array
+    cold: bool
+    keep: bool
+
+
+@dataclass(frozen=True)
+class PileSolution:
+    """The solution of a problem.
+
+    impulses [register, row, lane]. y [row, stride]: the change of whitened velocities, and shift [row, stride]: that of
+    the position correction. active_sets [register, lane]: codes of the contacts (`sweep_kernels.active_set_code`).
+    residual: relative to 1 + the largest speed. record: what the solver's derivative needs.
+    """
+
+    impulses: Array
+    y: Array
+    shift: Array
+    active_sets: Array
+    residual: float
+    record: Any = field(repr=False)
+
+
+class SolutionCotangents(NamedTuple):
+    """Cotangents of a solution. y: [2, row, stride], of which the second is work space, zero. shift: [row, 2 stride],
+    the shift itself and its cotangent. impulses: [register, row, lane]."""
+
+    y: Array
+    shift: Array
+    impulses: Array
+
+
+class BlockCotangents(NamedTuple):
+    """Cotangents of a problem: of its blocks, in reverse order (of 1/d: times 1/d); and of the impulses that the solver
+    started from, [register, row, lane]."""
+
+    blocks: Array
+    start: Array
+
+
+class PileSolver(Protocol):
+    """A solver of the contact problems of piles, in a file of its own; registered in `solvers.PILE_SOLVERS`."""
+
+    def __init__(self, form: PileForm, settings: Any) -> None:
+        """settings: the solver that the user chose."""
+
+    def kept_sweeps(self, cold: bool, keep: bool) -> int:
+        """How many entries `PileProblem.impulses` must have."""
+
+    def solve(self, memory: Memory, problem: PileProblem) -> PileSolution:
+        """Solve a problem; arrays of the solution may be in `memory`."""
+
+    def vjp(
+        self, memory: Memory, problem: PileProblem, solution: PileSolution, reversed_blocks: Array,
+        cotangents: SolutionCotangents,
+    ) -> BlockCotangents:  # fmt: skip
+        """The vector-Jacobian product of `solve`, of a problem with `keep`. reversed_blocks: its blocks in reverse
+        order, so that memory is read forwards."""

@@ -1,0 +1,77 @@
+"""A network that the kernel evaluates, which also steps: a rollout is one call, and its gradient another."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ...physics.policy import PolicySignature
+from ...policy import MLP, View, network_table, watched_poses
+from ...schema.signatures import POLICY_ROLLOUT
+from ...schema.state import NAMES, state_names
+from .. import autograd
+from ..motion import Motion
+from ..request import Request
+
+if TYPE_CHECKING:
+    from ..program import Program
+    from .stepper import Loop
+
+
+@dataclass(frozen=True, eq=False)
+class Network:
+    """An MLP as kernels see it. view: the observations of its sensors. ninput: inputs of the rollout that it sees."""
+
+    program: Program
+    policy: MLP
+    view: View
+    ninput: int
+    parameters: str  # names of the model's parameters that are given at run time, separated by commas
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        """Of the arguments that only kernels with a network have."""
+        return {"ninput": self.ninput, "nweight": self.policy.table_size}
+
+    def kernel_values(self, weights: Tensor) -> dict[str, int]:
+        """Addresses and sizes of the network's tables."""
+        policy, known = self.policy, self.program.seen
+        key = (policy.sensors, self.ninput, policy.sizes, *policy.kinds(), policy.bias)
+        if key not in known:
+            known[key] = network_table(policy, self.view, self.ninput, sum(self.program.state_sizes))
+        ints, neurons = known[key]
+        tables = {"network": ints.ctypes.data, "weights": weights.data_ptr()}
+        return tables | {"nneuron": neurons, "nweight": weights.numel(), "ninput": self.ninput}
+
+    def signature(self, names: Collection[str]) -> PolicySignature:
+        """What a kernel with arguments of these names must know of the network."""
+        policy, known = self.policy, self.program.seen
+        given = tuple(name in names for name in ("inputs", "inputs_bar", "weights_bar"))
+        key = (policy.sensors, policy.bias, self.parameters, *given)
+        if key not in known:
+            specialised = self.view.poses and self.program.kernels.specializes(self.parameters)
+            pairs = watched_poses(policy, self.view) if specialised else None
+            known[key] = PolicySignature(given[0], bool(self.view.poses), pairs, given[1], given[2])
+        return known[key]
+
+    def weights_by_name(self) -> dict[str, Tensor]:
+        return weights_by_name(self.policy)
+
+
+def weights_by_name(policy: MLP) -> dict[str, Tensor]:
+    """For messages about numbers that are not finite."""
+    return {f"the policy's {name}": x.detach() for name, x in policy.named_parameters()}
+
+
+def in_kernel(loop: Loop, network: Network, inputs: Tensor | None) -> tuple[Motion, Tensor]:
+    """A rollout, and its controls [T, B, nu]. inputs: [T, B, ninput]."""
+    given = dict(zip(NAMES, loop.state)) | {"inputs": inputs, "weights": network.policy.table()}
+    given |= {"wrenches": loop.wrenches, "constants": loop.constants}
+    tensors = {name: x for name, x in given.items() if x is not None}
+    request = Request(loop.program, POLICY_ROLLOUT, tuple(tensors), loop.parameters, loop.settings, network)
+    outputs = autograd.evaluate(request, tensors)
+    path, last = (tuple(outputs[name] for name in state_names(prefix)) for prefix in ("path_", "last_"))
+    return Motion(path, last, outputs["status"]), outputs["controls"]

@@ -1,0 +1,206 @@
+"""Short calls: steps and rollouts of small batches of plain tensors, whose kernels take only microseconds.
+
+Everything about a call that does not change is derived from its signature once per program (`QuickCall`). Functions
+return None where the tensors are not plain or something is to be reported: then `execute` must do the call.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..backends import Number, Rows
+from ..backends.llvm_cpu.launch import float_bits, scratch_memory
+from ..physics.kernels import KernelKey
+from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Signature
+from ..schema.state import NAMES, state_names
+from .motion import Motion
+from .program import Program
+from .report import nothing_to_report
+
+
+class Shortcut(NamedTuple):
+    """A form for quick calls. over_time: rows are [T, B, n], else T = 1. shared: rows that all environments share."""
+
+    signature: Signature
+    over_time: bool = False
+    shared: tuple[str, ...] = ()
+
+
+VELOCITY = NAMES.index("v")  # the place of the velocities among the fields of a state
+_ADJOINT = SIGNATURES[ROLLOUT.adjoint]
+_NO_LOSS = state_names("path_", "_bar")  # cotangents of the states along the way: one row of zeros
+SHORTCUTS = {
+    "step": Shortcut(ROLLOUT),
+    "rollout": Shortcut(ROLLOUT, over_time=True),
+    "step_adjoint": Shortcut(_ADJOINT, shared=(*_NO_LOSS, "last_v")),  # the velocity after the step is not known
+    "rollout_adjoint": Shortcut(_ADJOINT, over_time=True, shared=_NO_LOSS),
+    "poses": Shortcut(POSES),
+    "poses_adjoint": Shortcut(SIGNATURES[POSES.adjoint]),
+}
+_ONE = RolloutSettings(1)
+_INTEGERS = {"steps": 1, "every": 1, "truncate": _ONE.cut, "times": 1}  # unless a call gives others
+
+
+class QuickCall:
+    """A kernel on contiguous tensors, with as little work as possible before it starts."""
+
+    def __init__(self, program: Program, shortcut: Shortcut) -> None:
+        signature = shortcut.signature
+        self.executable = program.kernels.get(KernelKey(signature.form))
+        fixed = program.values | _INTEGERS | {"constants": program.constants.data_ptr()}
+        self.words: list[int] = []
+        self.rows: list[int] = []  # positions of the rows' addresses, in the order of the signature
+        self.strides: list[tuple[int, int]] = []  # positions of strides between times, and the numbers of a row
+        self.positions: dict[str, int] = {}
+        for name, kind in self.executable.layout:
+            self.positions[name] = len(self.words)
+            if kind is Rows:
+                width = 0 if name in shortcut.shared else program.size(signature.arguments[name].size)
+                self.rows.append(len(self.words))
+                self.words += [0, width, 0]
+                if shortcut.over_time:
+                    self.strides.append((len(self.words) - 1, width))
+            else:
+                self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
+        self.sizes = [self.positions[name] for name in self.executable.integers]
+
+    def __call__(self, batch: int, addresses: Sequence[int], **integers: int) -> None:
+        """addresses: of all rows, in the order of the signature."""
+        words = self.words.copy()
+        for position, address in zip(self.rows, addresses, strict=True):
+            words[position] = address
+        for name, value in integers.items():
+            words[self.positions[name]] = value
+        for position, width in self.strides:
+            words[position] = batch * width
+        scratch = self.executable.scratch_bytes(tuple([words[position] for position in self.sizes]))
+        self.executable.call(self.executable.block(*words), scratch_memory(scratch), 0, batch)
+
+
+def quick_call(program: Program, name: str) -> QuickCall:
+    """One of the `SHORTCUTS`."""
+    call = program.quick_calls.get(name)
+    if call is None:
+        call = program.quick_calls[name] = QuickCall(program, SHORTCUTS[name])
+    return call
+
+
+def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, ...] | None:
+    """The state after one step from tensors [B, n] or [n], with controls u alike."""
+    shape = state[0].shape[:-1]
+    batch = math.prod(shape)
+    if len(shape) > 1 or not program.quick(batch) or not _plain_step(program, shape, state, u):
+        return None
+    last = tuple([torch.empty_like(x) for x in state])
+    status = u.new_empty((batch, program.status_size))
+    ends = [x.data_ptr() for x in last]
+    starts = [x.data_ptr() for x in state]
+    quick_call(program, "step")(batch, (*starts, u.data_ptr(), *ends, *ends, status.data_ptr()))
+    return last if _unremarkable(program, status, u) else None
+
+
+def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | None:
+    """A short rollout with controls u [T, B, nu], or [T, nu] without a batch, and then all results are without."""
+    shape = state[0].shape[:-1]
+    steps, batch = len(u) if u.ndim else 0, math.prod(shape)
+    if len(shape) > 1 or not program.quick(batch, steps) or not _plain(program, shape, state, program.state_sizes):
+        return None
+    if not _plain(program, (steps, *shape), (u,), (program.model.nu,)):
+        return None
+    last = tuple([torch.empty_like(x) for x in state])
+    status = u.new_empty((*u.shape[:-1], program.status_size))
+    path = tuple([x.new_empty((steps + 1, *x.shape)) for x in state])
+    starts, number = [x.data_ptr() for x in state], program.bits // 8
+    rows = []
+    for start, x, n in zip(starts, path, program.state_sizes):
+        address, size = x.data_ptr(), batch * n * number
+        ctypes.memmove(address, start, size)
+        rows.append(address + size)
+    ends = [x.data_ptr() for x in last]
+    addresses = (*starts, u.data_ptr(), *rows, *ends, status.data_ptr())
+    quick_call(program, "rollout")(batch, addresses, steps=steps)
+    return Motion(path, last, status) if _unremarkable(program, status, u) else None
+
+
+def _unremarkable(program: Program, status: Tensor, u: Tensor) -> bool:
+    return program.nonfinite != "raise" or nothing_to_report(status, u, program.limited)
+
+
+def step_vjp(
+    program: Program, state: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None]
+) -> tuple[Tensor, ...] | None:
+    """The cotangents of the state and of u, from those of the state after a `step` (None: zero)."""
+    bars = [_whole(bar, x) for bar, x in zip(last_bars, state)]
+    shape = state[0].shape[:-1]
+    batch = math.prod(shape)
+    if len(shape) > 1 or not program.quick(batch) or not _plain_step(program, shape, state, u):
+        return None
+    if not _plain(program, shape, bars, program.state_sizes):
+        return None
+    results = tuple([torch.empty_like(x) for x in (*state, u)])
+    zeros = [program.zeros.data_ptr()] * len(state)
+    given = [x.data_ptr() for x in (*state, u)]
+    given_bars = [x.data_ptr() for x in bars]
+    addresses = (*given, *zeros, *given_bars, program.unknown.data_ptr(), *[x.data_ptr() for x in results])
+    quick_call(program, "step_adjoint")(batch, addresses)
+    return results
+
+
+def rollout_vjp(
+    program: Program, path: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None]
+) -> tuple[Tensor, ...] | None:
+    """The cotangents of the start and of u, from those of the last state of a `rollout` (None: zero)."""
+    shape, steps = path[0].shape[1:-1], len(u)
+    bars = [_whole(bar, x[0]) for bar, x in zip(last_bars, path)]
+    if not _plain(program, shape, bars, program.state_sizes):
+        return None
+    results = tuple([torch.empty_like(x) for x in (*bars, u)])
+    zeros = [program.zeros.data_ptr()] * len(path)
+    given = [x.data_ptr() for x in (*path, u)]
+    given_bars = [x.data_ptr() for x in bars]
+    last_v = path[VELOCITY]
+    last_v_at = last_v.data_ptr() + steps * last_v.stride(0) * last_v.element_size()
+    addresses = (*given, *zeros, *given_bars, last_v_at, *[x.data_ptr() for x in results])
+    quick_call(program, "rollout_adjoint")(math.prod(shape), addresses, steps=steps, truncate=steps + 1)
+    return results
+
+
+def poses(program: Program, state: Sequence[Tensor]) -> Tensor | None:
+    """POSE numbers of every link, [B, npose], of a state [B, n]."""
+    batch = len(state[0])
+    if not program.quick(batch) or not _plain(program, state[0].shape[:1], state, program.state_sizes):
+        return None
+    out = torch.empty(batch, program.size("npose"), dtype=program.dtype)
+    quick_call(program, "poses")(batch, [x.data_ptr() for x in (*state, out)])
+    return out
+
+
+def poses_vjp(program: Program, state: Sequence[Tensor], bar: Tensor) -> list[Tensor]:
+    """The cotangents of the state, from those of its `poses`."""
+    bar = bar.contiguous()
+    results = [torch.empty(x.shape, dtype=x.dtype) for x in state]
+    quick_call(program, "poses_adjoint")(len(bar), [x.data_ptr() for x in (*state, bar, *results)])
+    return results
+
+
+def _plain_step(program: Program, shape: Sequence[int], state: Sequence[Tensor], u: Tensor) -> bool:
+    return _plain(program, shape, (*state, u), (*program.state_sizes, program.model.nu))
+
+
+def _plain(program: Program, shape: Sequence[int], tensors: Sequence[Tensor], sizes: Sequence[int]) -> bool:
+    """Whether tensors [*shape, n] are contiguous numbers in memory."""
+    for x, n in zip(tensors, sizes):
+        plain = x.dtype is program.dtype and x.is_cpu and x.is_contiguous() and type(x) in (Tensor, torch.nn.Parameter)
+        if not plain or x.shape != (*shape, n) or x.is_neg() or x._is_zerotensor():
+            return False
+    return True
+
+
+def _whole(bar: Tensor | None, x: Tensor) -> Tensor:
+    return torch.zeros(x.shape, dtype=x.dtype) if bar is None else bar.contiguous()

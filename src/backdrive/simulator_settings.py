@@ -1,0 +1,88 @@
+"""The settings of a `Simulator`: they are checked, and "auto" becomes a choice."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+
+from .adjoints import require_count
+from .model import Model
+from .physics.kernels import has_restitution
+
+IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exact
+SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form
+
+FIXED = (
+    "model", "dt", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
+    "nonfinite", "sparse",
+)  # fmt: skip
+"""Attributes of a `Simulator` that its kernels were made for."""
+
+
+@dataclass(frozen=True)
+class SimulatorSettings:
+    """See `Simulator`."""
+
+    dt: float
+    impacts: bool | str
+    pyramid: int
+    bounce_threshold: float
+    dtype: torch.dtype
+    threads: int | None
+    specialize: bool | str
+    nonfinite: str
+    sparse: bool | str
+
+    def check(self) -> None:
+        dt, pyramid, threshold = self.dt, self.pyramid, self.bounce_threshold
+        if isinstance(dt, bool) or not isinstance(dt, (int, float)) or not (math.isfinite(dt) and dt > 0):
+            raise ValueError(f"dt must be a positive number of seconds, got {dt!r}")
+        if self.dtype not in (torch.float64, torch.float32):
+            raise TypeError(f"dtype must be torch.float64 or torch.float32, got {self.dtype}")
+        _require_choice("impacts", self.impacts)
+        if self.impacts is True and self.dtype != torch.float64:
+            raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {self.dtype}")
+        if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
+            raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
+        number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
+        if not number or not threshold >= 0:  # nor NaN
+            raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {threshold!r}")
+        if self.threads is not None:
+            require_count("threads", self.threads)
+        _require_choice("specialize", self.specialize)
+        if self.nonfinite not in ("raise", "mark"):
+            raise ValueError(f"nonfinite must be 'raise' or 'mark', got {self.nonfinite!r}")
+        _require_choice("sparse", self.sparse)
+        if self.impacts is True and self.sparse is True:
+            raise ValueError("impacts=True and sparse=True: the sparse form takes plain steps, impacts=False")
+
+    def choose_impacts(self, model: Model) -> bool:
+        """Whether steps are split at their impacts."""
+        if self.impacts != "auto":
+            return bool(self.impacts)
+        few = self.sparse is not True and model.nlink <= IMPACT_LINKS
+        return few and has_restitution(model) and self.dtype == torch.float64
+
+    def choose_sparse(self, model: Model, impacts: bool) -> bool:
+        """Whether the form for one big world is taken."""
+        wanted = model.nlink >= SPARSE_BODIES and not impacts if self.sparse == "auto" else bool(self.sparse)
+        reason = _not_sparse(model) if wanted else None
+        if self.sparse is True and reason is not None:
+            raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
+        return wanted and reason is None
+
+
+def _require_choice(name: str, value: bool | str) -> None:
+    if value not in (True, False, "auto"):
+        raise ValueError(f"{name} must be True, False or 'auto', got {value!r}")
+
+
+def _not_sparse(model: Model) -> str | None:
+    """Why there is no sparse form; None if there is one."""
+    from .piles.tables import unsupported
+
+    if not model.npair:
+        return "nothing can touch in it"
+    return unsupported(model)
