@@ -4,7 +4,7 @@ import types
 
 import pytest
 import torch
-from worlds import arm, craft, double, random, random_state, simulator
+from worlds import WrongGradient, arm, craft, double, random, random_state, simulator
 
 import backdrive as bd
 from backdrive.control import MPC, Cost, SimulatedDynamics, TorchDynamics, costs, quadratic
@@ -102,24 +102,6 @@ def test_kinks_have_the_derivatives_of_torch(monkeypatch):
     torch.testing.assert_close(compiled.expand(still, controls), plain.expand(still, controls), rtol=0, atol=0)
 
 
-class Backwards(torch.autograd.Function):
-    """A gradient that is not the function's."""
-
-    generate_vmap_rule = True
-
-    @staticmethod
-    def forward(x):
-        return 2 * x
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        pass
-
-    @staticmethod
-    def backward(ctx, bar):
-        return -bar
-
-
 def no_grad(s, u, t):
     with torch.no_grad():
         target = 0.5 * s.q
@@ -131,7 +113,7 @@ TO_TORCH = {
     "exponential": lambda s, u, t: s.q.exp().sum(),
     "detached": lambda s, u, t: (s.q * s.q.detach()).sum(),
     "no_grad": no_grad,
-    "own gradient": lambda s, u, t: Backwards.apply(s.q).sum(),
+    "own gradient": lambda s, u, t: WrongGradient.apply(s.q).sum(),
     "table of time": lambda s, u, t: TABLE[t.long()] * s.q[0],
     "keyword": lambda s, u, t: torch.add(s.q, s.v, alpha=2).sum(),
     "network": lambda s, u, t: torch.nn.functional.linear(s.q, TURN).sum(),

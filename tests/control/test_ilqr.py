@@ -3,7 +3,7 @@
 import matplotlib
 import pytest
 import torch
-from worlds import arm, craft, double, random, random_state, simulator, sled
+from worlds import WrongGradient, arm, craft, double, random, random_state, simulator, sled
 
 import backdrive as bd
 from backdrive.control import ILQR, Cost, Outcome, optimize, quadratic
@@ -116,24 +116,7 @@ def test_result_codes():
     assert plan.cost[1] == torch.inf and torch.isfinite(plan.controls).all()
 
     # The derivative that is given points uphill: no step helps.
-    class Wrong(torch.autograd.Function):
-        @staticmethod
-        def forward(x):
-            return x.clone()
-
-        @staticmethod
-        def setup_context(ctx, inputs, output):
-            pass
-
-        @staticmethod
-        def backward(ctx, bar):
-            return -bar
-
-        @staticmethod
-        def vmap(info, dims, x):
-            return Wrong.apply(x), dims[0]
-
-    lie = Cost(lambda x, u, t: u.square().sum() + 3 * Wrong.apply(u.sum()))
+    lie = Cost(lambda x, u, t: u.square().sum() + 3 * WrongGradient.apply(u.sum()))
     stuck = optimize(lambda x, u: x, lie, torch.zeros(1, 1).double(), torch.zeros(2, 1).double())
     assert stuck.outcomes == [Outcome.LINE_SEARCH_FAILED]
     assert "line_search_failed" in str(stuck) and "ILQR" in str(stuck)

@@ -65,3 +65,21 @@ def random_state(model, batch, seed, spread=0.3):
     draw = random(seed)
     q = model.initial_state(batch).q
     return bd.State(Tangent(model).displace(q, spread * draw(batch, model.nv)), spread * draw(batch, model.nv))
+
+
+class WrongGradient(torch.autograd.Function):
+    """The identity, with a derivative that points the other way."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, bar):
+        return -bar

@@ -1,24 +1,24 @@
 """ball-throw: the ball comes to rest by itself, gradients find throws, and the comparison counts what it says."""
 
 import itertools
-import json
 import math
 import sys
 
 import matplotlib
 import pytest
 import torch
+from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import Run, ball_throw
-from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, World
+from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, ThrowWorld
 
 matplotlib.use("Agg")
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World()
+def world() -> ThrowWorld:
+    return ThrowWorld()
 
 
 def random_throws(count: int, seed: int) -> torch.Tensor:
@@ -111,15 +111,11 @@ def test_first_needs_rest_and_place():
 
 def test_the_experiment(tmp_path, monkeypatch):
     pytest.importorskip("cma")
-    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.Settings(2))
+    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.ThrowSettings(2))
     monkeypatch.setattr(ball_throw, "SIGMAS", (3.0,))
-    lines: list[str] = []
-    run = Run(tmp_path, quick=True, log=lines.append)
-    experiments.find("ball-throw").run(run)
-    written = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    found = written["results"]
-    assert written["complete"] is True
-    assert {path.name for path in run.files} == {"trajectories.png", "loss.png", "results.json"}
+    run = quick_run("ball-throw", tmp_path)
+    found = run.results
+    assert run.names == {"trajectories.png", "loss.png", "results.json"}
     for name in ("gradient", "CMA-ES 3 m/s"):
         counts = [
             found["table"][name][tolerance]["evaluations_by_start"] for tolerance in ("30 cm", "10 cm", "3 cm", "1 cm")
@@ -131,7 +127,7 @@ def test_the_experiment(tmp_path, monkeypatch):
     assert theirs >= 10 * ours
     assert found["throws_found"]["steps_without_exact_gradient"] == 0
     assert found["throws_found"]["creep_in_another_10_s_m"] < 1e-3
-    assert sum("at rest within" in line for line in lines) == 4
+    assert sum("at rest within" in line for line in run.lines) == 4
 
 
 def test_without_cma_it_says_what_to_install(tmp_path, monkeypatch):

@@ -1,12 +1,12 @@
 """cartpole: the environment is Gymnasium's, boxes are learned from a few steps, and models plan as they predict."""
 
-import json
 import math
 import sys
 
 import matplotlib
 import pytest
 import torch
+from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.control import Dynamics
@@ -281,16 +281,12 @@ def test_good_models_balance_and_bad_ones_do_not(simulator, monkeypatch):
 
 
 def test_the_experiment(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "QUICK", experiment.Settings((5, 20), 2, 1, 40))
+    monkeypatch.setattr(experiment, "QUICK", experiment.CartpoleSettings((5, 20), 2, 1, 40))
     set_cap(monkeypatch, 60)
     monkeypatch.setattr(learning, "UPDATES", 30)
-    lines: list[str] = []
-    run = Run(tmp_path, quick=True, log=lines.append)
-    experiments.find("cartpole").run(run)
-    written = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    found = written["results"]
-    assert written["complete"] is True
-    assert {path.name for path in run.files} == {"curves.png", "learned.png", "results.json"}
+    run = quick_run("cartpole", tmp_path)
+    found = run.results
+    assert run.names == {"curves.png", "learned.png", "results.json"}
     assert list(found["boxes"]) == ["0", "5", "20"] and list(found["network"]) == ["5", "20"]
     for samples in ("5", "20"):
         row = found["boxes"][samples]
@@ -305,7 +301,7 @@ def test_the_experiment(tmp_path, monkeypatch):
         assert values == pytest.approx([1.1, 0.05, 1 / 30], rel=0.01)
     for values in learned["width_known"]["values"]:
         assert values == pytest.approx([1.0, 0.1, 1.0], rel=0.01)
-    assert sum("; one-step error" in line for line in lines) == 5
+    assert sum("; one-step error" in line for line in run.lines) == 5
 
 
 def test_without_gymnasium_it_says_what_to_install(tmp_path, monkeypatch):

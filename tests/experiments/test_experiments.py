@@ -7,6 +7,7 @@ import sys
 import matplotlib
 import pytest
 import torch
+from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import Experiment, Run
@@ -93,14 +94,10 @@ def test_chain_mass(tmp_path, monkeypatch):
     """With as little of everything as there can be; without the film, which has tests of its own."""
     from backdrive.experiments import chain_mass
 
-    monkeypatch.setattr(chain_mass, "QUICK", chain_mass.Settings((2, 5), 3, 1, 3, (1, 2), 1))
+    monkeypatch.setattr(chain_mass, "QUICK", chain_mass.ChainSettings((2, 5), 3, 1, 3, (1, 2), 1))
     monkeypatch.setattr(chain_mass, "film", lambda run, world: None)
-    lines = []
-    run = Run(tmp_path, quick=True, log=lines.append)
-    experiments.find("chain-mass").run(run)
-    written = results(tmp_path)
-    found = written["results"]
-    assert written["complete"] is True
+    run = quick_run("chain-mass", tmp_path)
+    found = run.results
     for links in ("2", "5"):
         assert found["random_starts"][links]["fit"]["found"] == 3
         assert found["random_starts"][links]["fit"]["largest_relative_error"] < 1e-3
@@ -116,13 +113,13 @@ def test_chain_mass(tmp_path, monkeypatch):
     assert found["link_by_link"]["gradients_wrong"] == 0
     assert len(found["run_time"]["seconds_of_30_updates"]["links"]["analytic"]) == 2
     assert {path.name for path in run.files} >= {"figure_1.png", "starts.png", "noise.png", "results.json"}
-    assert any("to 0.1 % in 3 of 3 starts" in line for line in lines)
+    assert any("to 0.1 % in 3 of 3 starts" in line for line in run.lines)
 
 
 def test_the_chain_is_the_papers(tmp_path):
-    from backdrive.experiments.chain_mass import World
+    from backdrive.experiments.chain_mass import ChainWorld
 
-    world = World(5)
+    world = ChainWorld(5)
     path = world.move(world.truth())
     assert path.status.converged.all()
     hits = torch.nonzero(path.status.impacts[:, 0]).flatten()
@@ -134,9 +131,9 @@ def test_the_chain_is_the_papers(tmp_path):
 
 
 def test_windows_escape_from_a_minimum_that_is_not_the_least():
-    from backdrive.experiments.chain_mass import World
+    from backdrive.experiments.chain_mass import ChainWorld
 
-    world = World(5)
+    world = ChainWorld(5)
     observed = world.observe(world.truth())
     whole, grown = (world.fit(observed, world.total(4.0), windows=windows) for windows in (1, 5))
     assert float(whole.value) == pytest.approx(6.0767, abs=1e-3)

@@ -1,6 +1,5 @@
 """laikago-table: the plain equations move as the engine does, and the table says what was measured."""
 
-import json
 import os
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import matplotlib
 import numpy as np
 import pytest
 import torch
+from quick_runs import quick_run
 
 pytest.importorskip("pinocchio")  # example-robot-data comes with it
 
@@ -131,13 +131,9 @@ def test_the_experiment(tmp_path, monkeypatch):
     )
     monkeypatch.setattr(laikago_table, "TOOLS", tools)
     monkeypatch.setenv("BACKDRIVE_PEERS", os.fspath(tmp_path / "nowhere"))
-    lines: list[str] = []
-    run = Run(tmp_path / "out", quick=True, log=lines.append)
-    experiments.find("laikago-table").run(run)
-    written = json.loads((tmp_path / "out" / "results.json").read_text("utf-8"))
-    found = written["results"]
-    assert written["complete"] is True
-    assert {path.name for path in run.files} == {"laikago.png", "tables.md", "results.json"}
+    run = quick_run("laikago-table", tmp_path / "out")
+    found = run.results
+    assert run.names == {"laikago.png", "tables.md", "results.json"}
     row = found["tools"]["backdrive"]["rows"]["50"]
     assert 0 < min(row["forward"]) < min(row["gradient"]) < 1e-3
     assert found["agreement"]["backdrive"]["50"] == {"motion": 0.0, "gradient": 0.0}

@@ -1,14 +1,13 @@
 """robots-table: the robot stands and steps, the controllers are the paper's, and the table counts what it says."""
 
-import json
-
 import matplotlib
 import pytest
 import torch
+from quick_runs import quick_run
 
 from backdrive import experiments
-from backdrive.experiments import Run, robots_table
-from backdrive.experiments.robots_table import CALLED, COMPILED, PAPER, SENSORS, SIZES, World
+from backdrive.experiments import robots_table
+from backdrive.experiments.robots_table import CALLED, COMPILED, PAPER, SENSORS, SIZES, RobotsWorld
 
 matplotlib.use("Agg")
 STEPS = 40
@@ -19,8 +18,8 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World(generator())
+def world() -> RobotsWorld:
+    return RobotsWorld(generator())
 
 
 def test_it_is_in_the_registry():
@@ -64,17 +63,13 @@ def test_the_experiment(tmp_path, monkeypatch, world):
     monkeypatch.setattr(robots_table, "PAPER", small)
     monkeypatch.setattr(robots_table, "WAYS", {"1,296": (COMPILED, CALLED)})
     monkeypatch.setattr(robots_table, "SINGLE", ())
-    monkeypatch.setattr(robots_table, "QUICK", robots_table.Settings(0.1, 2, 1))
-    monkeypatch.setattr(robots_table, "World", lambda generator: world)
-    lines: list[str] = []
-    run = Run(tmp_path, quick=True, log=lines.append)
-    experiments.find("robots-table").run(run)
-    written = json.loads((tmp_path / "results.json").read_text("utf-8"))
-    assert written["complete"] is True
-    assert {path.name for path in run.files} == {"seconds.png", "results.json"}
-    checks = written["results"]["checks"]["1,296"]
+    monkeypatch.setattr(robots_table, "QUICK", robots_table.TableSettings(0.1, 2, 1))
+    monkeypatch.setattr(robots_table, "RobotsWorld", lambda generator: world)
+    run = quick_run("robots-table", tmp_path)
+    assert run.names == {"seconds.png", "results.json"}
+    checks = run.results["checks"]["1,296"]
     assert checks["values"] < 1e-10 and checks["gradients"] < 1e-10
-    table = written["results"]["table"]
+    table = run.results["table"]
     assert {(row["parameters"], row["robots"], row["way"]) for row in table} == {
         (*key, way) for key in small for way in (COMPILED, CALLED)
     }
@@ -85,4 +80,4 @@ def test_the_experiment(tmp_path, monkeypatch, world):
         paper = PAPER[row["parameters"], row["robots"]][0]
         assert row["faster_than_paper"]["with"] == pytest.approx(paper / least)
         assert row["faster_than_module"] == 1.0 if row["way"] == CALLED else row["faster_than_module"] > 1.0
-    assert len(lines) == 5
+    assert len(run.lines) == 5
