@@ -9,11 +9,82 @@ import pytest
 
 import backdrive as bd
 
-DOCS = Path(__file__).parent.parent / "docs"
+ROOT = next(folder for folder in Path(__file__).parents if (folder / "mkdocs.yml").is_file())
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "backdrive"
 
 
 def blocks(page: str, language: str) -> list[str]:
+    """The blocks of a page of the docs, or of ../README.md."""
     return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text("utf-8"), re.DOTALL)
+
+
+def test_the_readme_is_short_and_its_example_runs():
+    assert len((ROOT / "README.md").read_bytes()) <= 8000
+    (block,) = blocks("../README.md", "python")
+    names: dict = {}
+    exec(block, names)
+    assert names["path"].status.converged.all() and names["path"].status.impacts.sum() > 0
+    assert names["controls"].grad.abs().max() > 0 and names["mass"].grad.abs().min() > 0
+
+
+@pytest.mark.parametrize("page", ["README.md", "CONTRIBUTING.md", "CHANGELOG.md"])
+def test_links_of_the_repository_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", (ROOT / page).read_text("utf-8")):
+        assert target.startswith("https://") or (ROOT / target).is_file(), target
+
+
+def test_the_code_about_contact_runs():
+    (block,) = blocks("concepts.md", "python")
+    names = {"bd": bd}
+    exec(block, names)
+    assert names["path"].contacts.on("box")[-1, 2].item() == pytest.approx(2.0 * 9.81, rel=1e-6)
+
+
+def test_the_code_about_gradients_prints_the_numbers_of_the_page(capsys):
+    wall, post = blocks("gradients.md", "python")
+    exec(wall, {})
+    exact, plain = (line.split() for line in capsys.readouterr().out.splitlines())
+    assert float(exact[1]) == pytest.approx(0.2, abs=1e-12) and float(exact[2]) == pytest.approx(-1.0, abs=1e-12)
+    assert float(plain[1]) == pytest.approx(0.192) and float(plain[2]) == pytest.approx(1.0)
+    exec(post, {})
+    first, zeroth = (float(line.split()[2]) for line in capsys.readouterr().out.splitlines())
+    assert abs(first + 15.58) < 3 * 0.55 and abs(zeroth + 15.58) < 3 * 0.24
+
+
+def test_the_code_about_identification_prints_the_numbers_of_the_page(capsys):
+    (block,) = blocks("identify.md", "python")
+    exec(block, {})
+    printed = capsys.readouterr().out
+    for number in ("0.100267", "0.599947"):
+        assert number in printed and number in (DOCS / "identify.md").read_text("utf-8")
+
+
+def test_the_glossary_is_sorted_and_names_modules_that_exist():
+    rows = re.findall(r"^\| (.+?) \| .+? \| (`.+`) \|$", (DOCS / "glossary.md").read_text("utf-8"), re.MULTILINE)
+    words = [word.lower() for word, _ in rows]
+    assert words == sorted(words) and len(set(words)) == len(words) > 100
+    for word, modules in rows:
+        for module in modules.split(", "):
+            assert (SOURCE / module.strip("`")).is_file(), (word, module)
+
+
+def test_the_pages_about_the_inside_name_files_that_exist():
+    for page in ("architecture.md", "../CONTRIBUTING.md"):
+        text = (DOCS / page).read_text("utf-8")
+        text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+        added = {"leapfrog.py", "jacobi.py", "cylindrical.py", "ellipsoid.py", "pendulum.py"}  # by examples
+        for path in re.findall(r"`([\w./]+\.py)`", text):
+            places = [folder / path for folder in (ROOT, SOURCE, *SOURCE.glob("physics/*"))]
+            assert Path(path).name in added or any(place.is_file() for place in places), (page, path)
+
+
+def test_the_reference_has_every_public_name():
+    listed = "".join(page.read_text("utf-8") for page in (DOCS / "api").glob("*.md"))
+    names = set(re.findall(r"^::: backdrive\.(?:\w+\.)*(\w+)$", listed, re.MULTILINE))
+    assert set(bd.__all__) - {"__version__"} <= names
+    for part in ("control", "envs", "experiments", "identify", "view"):
+        assert set(getattr(bd, part).__all__) - {"TASKS"} <= names, part
 
 
 def test_the_tutorial_is_one_program(tmp_path, monkeypatch, capsys):
@@ -74,10 +145,10 @@ def test_the_files_of_the_format_page_can_be_read(tmp_path):
 
 
 def test_the_format_page_has_every_key():
-    from backdrive.model import files
+    from backdrive.model.files import keys
 
     text = (DOCS / "scene_format.md").read_text("utf-8")
-    for table in (files.SHAPES, files.JOINTS, files.CONSTRAINTS, files.MOTORS):
-        for kind, keys in table.items():
-            assert all(f"`{name}`" in text for name in (kind.__name__, *keys)), kind
-    assert all(f"`{key}`" in text for key in (*files.MATERIAL, *files._body_keys(2), *files._body_keys(3)))
+    for table in (keys.SHAPES, keys.JOINTS, keys.CONSTRAINTS, keys.MOTORS):
+        for kind, names in table.items():
+            assert all(f"`{name}`" in text for name in (kind.__name__, *names)), kind
+    assert all(f"`{key}`" in text for key in (*keys.MATERIAL, *keys.body_keys(2), *keys.body_keys(3)))
