@@ -11,14 +11,14 @@ from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import Run, ball_throw
-from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, ThrowWorld
+from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, World
 
 matplotlib.use("Agg")
 
 
 @pytest.fixture(scope="module")
-def world() -> ThrowWorld:
-    return ThrowWorld()
+def world() -> World:
+    return World()
 
 
 def random_throws(count: int, seed: int) -> torch.Tensor:
@@ -111,7 +111,7 @@ def test_first_needs_rest_and_place():
 
 def test_the_experiment(tmp_path, monkeypatch):
     pytest.importorskip("cma")
-    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.ThrowSettings(2))
+    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.Settings(2))
     monkeypatch.setattr(ball_throw, "SIGMAS", (3.0,))
     run = quick_run("ball-throw", tmp_path)
     found = run.results

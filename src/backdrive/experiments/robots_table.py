@@ -66,7 +66,7 @@ SINGLE = tuple(("1,147,904", robots, BY_TORCH) for robots in ROBOTS)  # in float
 
 
 @dataclass(frozen=True)
-class TableSettings:
+class Settings:
     """How thorough."""
 
     seconds: float
@@ -76,7 +76,7 @@ class TableSettings:
     """Of the large controller."""
 
 
-FULL, QUICK = TableSettings(SECONDS, 7, 2), TableSettings(0.5, 2, 1)
+FULL, QUICK = Settings(SECONDS, 7, 2), Settings(0.5, 2, 1)
 
 
 # ---------------------------------------------------------------------------------------------- the robot
@@ -124,7 +124,7 @@ def controller(name: str, generator: torch.Generator, way: str, dtype: torch.dty
     return policy
 
 
-class RobotsWorld:
+class World:
     """Robots that stand a little crooked, each in its own way."""
 
     def __init__(self, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> None:
@@ -164,8 +164,8 @@ def run(run: Run) -> None:
         table_of_seconds(run, settings, steps)
 
 
-def table_of_seconds(run: Run, settings: TableSettings, steps: int) -> None:
-    world = RobotsWorld(run.generator(1))
+def table_of_seconds(run: Run, settings: Settings, steps: int) -> None:
+    world = World(run.generator(1))
     run.record(
         world={
             "dt": DT, "seconds": settings.seconds, "links": world.model.nlink, "motors": world.model.nu,
@@ -180,7 +180,7 @@ def table_of_seconds(run: Run, settings: TableSettings, steps: int) -> None:
     draw(run, table)
 
 
-def check(run: Run, world: RobotsWorld, steps: int) -> None:
+def check(run: Run, world: World, steps: int) -> None:
     """That the ways agree, in values and gradients, and that gradients agree with differences."""
     found: dict[str, Any] = {}
     for name, ways in WAYS.items():
@@ -210,7 +210,7 @@ def _difference(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max())
 
 
-def gradient_error(world: RobotsWorld, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
+def gradient_error(world: World, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
     """Of the derivative along the gradient, relative, against central differences of one robot's distance.
 
     And whether a contact changes its mode within the difference, so that the derivative jumps.
@@ -232,11 +232,11 @@ def gradient_error(world: RobotsWorld, policy: MLP, way: str, steps: int, move: 
     return error, not torch.equal(*modes)
 
 
-def measure(run: Run, world: RobotsWorld, settings: TableSettings, steps: int) -> list[dict[str, Any]]:
+def measure(run: Run, world: World, settings: Settings, steps: int) -> list[dict[str, Any]]:
     """Seconds for 10 s of motion; each after a first call that compiles."""
     cases = [(*key, way, world) for key in PAPER for way in WAYS[key[0]] if (*key, way) != LEFT_OUT]
     if SINGLE:
-        single = RobotsWorld(run.generator(1), torch.float32)
+        single = World(run.generator(1), torch.float32)
         cases += [(*case, single) for case in SINGLE]
     table = []
     for name, robots, way, here in run.track(cases, "cases"):
@@ -245,11 +245,11 @@ def measure(run: Run, world: RobotsWorld, settings: TableSettings, steps: int) -
         repeats = settings.repeats if name == "1,296" else settings.large_repeats
         here.gradient(policy, way, robots, 2)
 
-        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: RobotsWorld = here) -> None:
+        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
             with torch.no_grad():
                 here.move(policy, way, robots, steps)
 
-        def with_gradient(policy: MLP = policy, way: str = way, robots: int = robots, here: RobotsWorld = here) -> None:
+        def with_gradient(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
             here.gradient(policy, way, robots, steps)
 
         seconds = _seconds({"without": without, "with": with_gradient}, repeats, SECONDS / settings.seconds)

@@ -65,7 +65,7 @@ class Tie:
 
 
 @dataclass
-class DrawnWorld:
+class World:
     """A planar model with given constants, ready to be posed."""
 
     model: Model
