@@ -7,19 +7,34 @@ function is called anew for every plan, so that what it refers to may change.
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..backends import Argument, Executable, Integer, Kernel, Number, Rows, Table, run
-from ..ir import Graph, Scalar, carry, is_constant, is_finite, loop, replay, select, to_float, vjp
+from ..ir import (
+    Graph,
+    Index,
+    Scalar,
+    ScalarArray,
+    TimedArray,
+    carry,
+    is_constant,
+    is_finite,
+    loop,
+    replay,
+    select,
+    to_float,
+    vjp,
+)
 from .symbols import Formula
 
-MOST_WORK = 40_000  # nodes times derivatives: beyond, compilation takes seconds
+MOST_WORK = 40_000  # Nodes times derivatives. Formulas with more would take seconds to compile, and are left to torch.
+Function = Callable[..., list[Scalar]]
 
 
 class CostKernels:
@@ -60,7 +75,12 @@ class CostKernels:
     def _build(self, name: str) -> Executable:
         outputs = ("out",) if name == "total" else ("H", "end")
         arguments: list[Argument] = [Rows("states"), Rows("controls"), *(Rows(x, writable=True) for x in outputs)]
-        body = functools.partial(add_up if name == "total" else differentiate, self.stage, self.final, self.sizes)
+        kernel = add_up if name == "total" else differentiate
+
+        def body(**given: Any) -> None:
+            written = [given.pop(output) for output in outputs]
+            kernel(Motion(self.stage, self.final, self.sizes, **given), *written)
+
         key = hashlib.sha256(repr(self.key).encode()).hexdigest()
         arguments += [Table("constants"), Number("begin"), Integer("steps")]
         return Kernel(f"cost_{name}", arguments, body, key=key).build(self.bits)
@@ -82,54 +102,58 @@ def cost_kernels(
     return CostKernels(of_stage, of_final, (n, nu, d))
 
 
-def add_up(
-    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, out: Any, constants: Any,
-    begin: Any, steps: Any,
-) -> None:  # fmt: skip
-    """Kernel: the cost of a motion."""
+@dataclass(frozen=True)
+class Motion:
+    """A motion as a kernel reads it, and the costs that it is charged.
+
+    sizes: n, nu and d. constants: those of `stage`, then those of `final`. begin: the number of the first step.
+    """
+
+    stage: Formula
+    final: Formula
+    sizes: tuple[int, int, int]
+    states: TimedArray
+    controls: TimedArray
+    constants: ScalarArray
+    begin: Scalar
+    steps: Index
+
+    def stage_cost(self, t: Index) -> Function:
+        """The cost of step t as a function of (δu, δx)."""
+        (n, nu, _), stage = self.sizes, self.stage
+        x, u = self.states.row(t), self.controls.row(t)
+        given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + self.begin]
+        given += [self.constants[k] for k in range(len(stage.constants))]
+        return lambda *change: replay(stage.tape, [*change, *given], [stage.value])
+
+    def final_cost(self) -> Function:
+        """The cost of the last state as a function of δx."""
+        final, x, first = self.final, self.states.row(self.steps), len(self.stage.constants)
+        given = [x[k] for k in range(self.sizes[0])] + [self.constants[first + k] for k in range(len(final.constants))]
+        return lambda *change: replay(final.tape, [*change, *given], [final.value])
+
+
+def add_up(motion: Motion, out: ScalarArray) -> None:
+    """Kernel: the cost of a motion; infinite where it is not finite."""
+    _, nu, d = motion.sizes
     total = carry(1)
     total[0] = 0.0
-    for t in loop(steps):
-        of_stage = _stage(stage, sizes, states, controls, constants, begin, t)
-        total[0] = total[0] + of_stage(*[0.0] * (sizes[1] + sizes[2]))[0]
-    total[0] = total[0] + _final(stage, final, sizes, states, constants, steps)(*[0.0] * sizes[2])[0]
+    for t in loop(motion.steps):
+        stage_cost = motion.stage_cost(t)
+        total[0] = total[0] + stage_cost(*[0.0] * (nu + d))[0]
+    total[0] = total[0] + motion.final_cost()(*[0.0] * d)[0]
     out[0] = select(is_finite(total[0]), total[0], float("inf"))
 
 
-def differentiate(
-    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, H: Any, end: Any,
-    constants: Any, begin: Any, steps: Any,
-) -> None:  # fmt: skip
-    """Kernel: forms of (δu, δx, 1) for every step, and of (δx, 1) at the end."""
-    for t in loop(steps):
-        _write_form(H.row(t), _stage(stage, sizes, states, controls, constants, begin, t), sizes[1] + sizes[2])
-    _write_form(end, _final(stage, final, sizes, states, constants, steps), sizes[2])
+def differentiate(motion: Motion, H: TimedArray, end: ScalarArray) -> None:
+    """Kernel: quadratic forms of (δu, δx, 1) for every step, and of (δx, 1) for the last state."""
+    _, nu, d = motion.sizes
+    for t in loop(motion.steps):
+        _write_form(H.row(t), motion.stage_cost(t), nu + d)
+    _write_form(end, motion.final_cost(), d)
 
 
-Function = Callable[..., list[Scalar]]
-
-
-def _stage(
-    stage: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, constants: Any, begin: Any, t: Any
-) -> Function:
-    """The cost of step t as a function of (δu, δx)."""
-    n, nu, _ = sizes
-    x, u = states.row(t), controls.row(t)
-    given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + begin]
-    given += [constants[k] for k in range(len(stage.constants))]
-    return lambda *change: replay(stage.tape, [*change, *given], [stage.value])
-
-
-def _final(
-    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, constants: Any, steps: Any
-) -> Function:
-    """The cost of the last state as a function of δx."""
-    x, first = states.row(steps), len(stage.constants)
-    given = [x[k] for k in range(sizes[0])] + [constants[first + k] for k in range(len(final.constants))]
-    return lambda *change: replay(final.tape, [*change, *given], [final.value])
-
-
-def _write_form(out: Any, function: Function, size: int) -> None:
+def _write_form(out: ScalarArray, function: Function, size: int) -> None:
     """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column; zero is there already."""
     origin, row = [0.0] * size, size + 1
     tape = Graph(scratch=True)

@@ -16,12 +16,12 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends import Executable, Integer, Kernel, Rows, run
-from ..ir import is_finite, loop, memory, select
+from ..ir import Index, ScalarArray, TimedArray, is_finite, loop, memory, select
 from .boxqp import factor, inner, solve_box, substitute
 
 Array = np.ndarray
@@ -53,11 +53,26 @@ class Policy:
         )
 
 
-def recursion(
-    limited: bool, F: Any, H: Any, end: Any, low: Any, high: Any, regularization: Any, gains: Any, feedforward: Any,
-    numbers: Any, steps: Any, d: Any, nu: Any,
-) -> None:  # fmt: skip
-    """Kernel; H and end have the gradients in their last column. numbers: expected, slope, sound (1 or 0)."""
+class RecursionArrays(NamedTuple):
+    """The arguments of the kernel, for one environment; matrices row by row, w = nu + d.
+
+    H, end: with the gradients in their last row and column. summary [3]: expected, slope, sound (1 or 0) of `Policy`.
+    """
+
+    F: TimedArray
+    H: TimedArray
+    end: ScalarArray
+    low: TimedArray
+    high: TimedArray
+    regularization: ScalarArray
+    gains: TimedArray
+    feedforward: TimedArray
+    summary: ScalarArray
+
+
+def recursion(limited: bool, arrays: RecursionArrays, steps: Index, d: Index, nu: Index) -> None:
+    """Kernel: the value recursion over all steps, backwards. limited: the controls have bounds."""
+    F, H, end, low, high, regularization, gains, feedforward, summary = arrays
     w = nu + d
     V, v, expected, slope, sound = memory(d * d), memory(d), memory(1), memory(1), memory(1)
     step, cost = memory(d * w), memory((w + 1) * (w + 1))
@@ -120,16 +135,19 @@ def recursion(
             gains.row(t)[i] = K[i]
         for i in loop(nu):
             feedforward.row(t)[i] = k[i]
-    numbers[0], numbers[1] = expected[0], slope[0]
-    numbers[2] = select(is_finite(expected[0]), sound[0], 0.0)
+    summary[0], summary[1] = expected[0], slope[0]
+    summary[2] = select(is_finite(expected[0]), sound[0], 0.0)
 
 
 @functools.cache
 def _executable(limited: bool, bits: int) -> Executable:
-    reads, writes = ["F", "H", "end", "low", "high", "regularization"], ["gains", "feedforward", "numbers"]
+    reads, writes = ["F", "H", "end", "low", "high", "regularization"], ["gains", "feedforward", "summary"]
     rows = [Rows(name) for name in reads] + [Rows(name, writable=True) for name in writes]
     integers = [Integer(name) for name in ("steps", "d", "nu")]
-    body = functools.partial(recursion, limited)
+
+    def body(steps: Index, d: Index, nu: Index, **arrays: Any) -> None:
+        recursion(limited, RecursionArrays(**arrays), steps, d, nu)
+
     return Kernel("riccati", [*rows, *integers], body, unroll=False, key=f"limited={limited}").build(bits)
 
 
@@ -141,11 +159,11 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
     steps, batch, d, w = F.shape
     nu, dtype = w - d, F.dtype
     gains, feedforward = np.empty((steps, batch, nu, d), dtype), np.empty((steps, batch, nu), dtype)
-    numbers = np.empty((batch, 3), dtype)
+    summary = np.empty((batch, 3), dtype)
     limited = low is not None and high is not None
     bounds = {"low": low, "high": high} if limited else dict.fromkeys(("low", "high"), feedforward)
     over_time = {"F": F, "H": H, **bounds, "gains": gains, "feedforward": feedforward}
-    once = {"end": end, "regularization": regularization, "numbers": numbers}
+    once = {"end": end, "regularization": regularization, "summary": summary}
     values: dict[str, Any] = {"steps": steps, "d": d, "nu": nu}
     in_use = []  # copies must live until the kernel has run
     for name, x in (*over_time.items(), *once.items()):
@@ -155,4 +173,4 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
         values[name] = (x.ctypes.data, size, 0 if name in once else batch * size)
     threads = min(CORES, 1 + steps * batch * w**3 // THREAD_WORK)
     run(_executable(limited, 8 * dtype.itemsize), batch, threads, values)
-    return Policy(gains, feedforward, numbers[:, 0], numbers[:, 1], numbers[:, 2] > 0.5)
+    return Policy(gains, feedforward, *summary[:, :2].T, summary[:, 2] > 0.5)
