@@ -27,7 +27,7 @@ ROUNDING = 1e-9  # a change of a value that is smaller, relative to its terms, i
 
 
 @dataclass(frozen=True)
-class Row:
+class GradcheckRow:
     """One comparison: the derivative along a random direction by the adjoint and by differences."""
 
     name: str
@@ -42,7 +42,7 @@ class GradcheckReport:
     """What `gradcheck` found; true if everything agreed (where the derivative exists)."""
 
     tolerance: float
-    rollout: list[Row] = field(default_factory=list)
+    rollout: list[GradcheckRow] = field(default_factory=list)
     steps: dict[str, Tensor] = field(default_factory=dict)
     """For each of q, v and controls, the error of every single step: [T]."""
     switched: list[int] = field(default_factory=list)
@@ -121,7 +121,7 @@ def gradcheck(
         return terms.sum(), path.status.modes.flatten(), terms.detach().abs().sum()
 
     rows = [
-        Row(name, float(adjoint), float(difference), float(error), bool(switched.any()))
+        GradcheckRow(name, float(adjoint), float(difference), float(error), bool(switched.any()))
         for name, (adjoint, difference, error, switched) in _compare(loss_of, inputs, list(inputs), generator).items()
     ]
     errors, switched = _check_steps(simulator, path, inputs, generator)

@@ -11,14 +11,14 @@ import torch
 
 from backdrive import experiments
 from backdrive.experiments import Run, ball_throw
-from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, World
+from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, ThrowWorld
 
 matplotlib.use("Agg")
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World()
+def world() -> ThrowWorld:
+    return ThrowWorld()
 
 
 def random_throws(count: int, seed: int) -> torch.Tensor:
@@ -111,7 +111,7 @@ def test_first_needs_rest_and_place():
 
 def test_the_experiment(tmp_path, monkeypatch):
     pytest.importorskip("cma")
-    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.Settings(2))
+    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.BallThrowSettings(2))
     monkeypatch.setattr(ball_throw, "SIGMAS", (3.0,))
     lines: list[str] = []
     run = Run(tmp_path, quick=True, log=lines.append)

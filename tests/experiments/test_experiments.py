@@ -93,7 +93,7 @@ def test_chain_mass(tmp_path, monkeypatch):
     """With as little of everything as there can be; without the film, which has tests of its own."""
     from backdrive.experiments import chain_mass
 
-    monkeypatch.setattr(chain_mass, "QUICK", chain_mass.Settings((2, 5), 3, 1, 3, (1, 2), 1))
+    monkeypatch.setattr(chain_mass, "QUICK", chain_mass.ChainMassSettings((2, 5), 3, 1, 3, (1, 2), 1))
     monkeypatch.setattr(chain_mass, "film", lambda run, world: None)
     lines = []
     run = Run(tmp_path, quick=True, log=lines.append)
@@ -120,9 +120,9 @@ def test_chain_mass(tmp_path, monkeypatch):
 
 
 def test_the_chain_is_the_papers(tmp_path):
-    from backdrive.experiments.chain_mass import World
+    from backdrive.experiments.chain_mass import ChainWorld
 
-    world = World(5)
+    world = ChainWorld(5)
     path = world.move(world.truth())
     assert path.status.converged.all()
     hits = torch.nonzero(path.status.impacts[:, 0]).flatten()
@@ -134,9 +134,9 @@ def test_the_chain_is_the_papers(tmp_path):
 
 
 def test_windows_escape_from_a_minimum_that_is_not_the_least():
-    from backdrive.experiments.chain_mass import World
+    from backdrive.experiments.chain_mass import ChainWorld
 
-    world = World(5)
+    world = ChainWorld(5)
     observed = world.observe(world.truth())
     whole, grown = (world.fit(observed, world.total(4.0), windows=windows) for windows in (1, 5))
     assert float(whole.value) == pytest.approx(6.0767, abs=1e-3)

@@ -8,7 +8,7 @@ import torch
 
 from backdrive import experiments
 from backdrive.experiments import Run, robots_table
-from backdrive.experiments.robots_table import CALLED, COMPILED, PAPER, SENSORS, SIZES, World
+from backdrive.experiments.robots_table import CALLED, COMPILED, PAPER, SENSORS, SIZES, QuadrupedWorld
 
 matplotlib.use("Agg")
 STEPS = 40
@@ -19,8 +19,8 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World(generator())
+def world() -> QuadrupedWorld:
+    return QuadrupedWorld(generator())
 
 
 def test_it_is_in_the_registry():
@@ -64,8 +64,8 @@ def test_the_experiment(tmp_path, monkeypatch, world):
     monkeypatch.setattr(robots_table, "PAPER", small)
     monkeypatch.setattr(robots_table, "WAYS", {"1,296": (COMPILED, CALLED)})
     monkeypatch.setattr(robots_table, "SINGLE", ())
-    monkeypatch.setattr(robots_table, "QUICK", robots_table.Settings(0.1, 2, 1))
-    monkeypatch.setattr(robots_table, "World", lambda generator: world)
+    monkeypatch.setattr(robots_table, "QUICK", robots_table.RobotsTableSettings(0.1, 2, 1))
+    monkeypatch.setattr(robots_table, "QuadrupedWorld", lambda generator: world)
     lines: list[str] = []
     run = Run(tmp_path, quick=True, log=lines.append)
     experiments.find("robots-table").run(run)

@@ -79,7 +79,7 @@ class CostKernels:
 
         def body(**given: Any) -> None:
             written = [given.pop(output) for output in outputs]
-            kernel(Motion(self.stage, self.final, self.sizes, **given), *written)
+            kernel(CostInputs(self.stage, self.final, self.sizes, **given), *written)
 
         key = hashlib.sha256(repr(self.key).encode()).hexdigest()
         arguments += [Table("constants"), Number("begin"), Integer("steps")]
@@ -103,7 +103,7 @@ def cost_kernels(
 
 
 @dataclass(frozen=True)
-class Motion:
+class CostInputs:
     """A motion as a kernel reads it, and the costs that it is charged.
 
     sizes: n, nu and d. constants: those of `stage`, then those of `final`. begin: the number of the first step.
@@ -133,7 +133,7 @@ class Motion:
         return lambda *change: replay(final.tape, [*change, *given], [final.value])
 
 
-def add_up(motion: Motion, out: ScalarArray) -> None:
+def add_up(motion: CostInputs, out: ScalarArray) -> None:
     """Kernel: the cost of a motion; infinite where it is not finite."""
     _, nu, d = motion.sizes
     total = carry(1)
@@ -145,7 +145,7 @@ def add_up(motion: Motion, out: ScalarArray) -> None:
     out[0] = select(is_finite(total[0]), total[0], float("inf"))
 
 
-def differentiate(motion: Motion, H: TimedArray, end: ScalarArray) -> None:
+def differentiate(motion: CostInputs, H: TimedArray, end: ScalarArray) -> None:
     """Kernel: quadratic forms of (δu, δx, 1) for every step, and of (δx, 1) for the last state."""
     _, nu, d = motion.sizes
     for t in loop(motion.steps):

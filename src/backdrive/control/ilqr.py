@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem, Solution, whole_number
+from .problem import PlanningProblem, Solution, whole_number
 from .result import Outcome
 from .riccati import Policy, backward
 
@@ -55,7 +55,7 @@ class ILQR:
         if not self.step_sizes or not all(0 < size <= 1 for size in self.step_sizes):
             raise ValueError(f"step_sizes must be numbers above 0 and up to 1, got {self.step_sizes!r}")
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         search = _Search(self, problem, controls)
         problem.record(torch.from_numpy(search.cost))
         for _ in range(self.max_iterations):
@@ -78,7 +78,7 @@ class _Search:
     the costs see them as tensors. `at`: the numbers of some environments, in order.
     """
 
-    def __init__(self, method: ILQR, problem: Problem, controls: Tensor) -> None:
+    def __init__(self, method: ILQR, problem: PlanningProblem, controls: Tensor) -> None:
         self.method, self.problem = method, problem
         batch, x = controls.shape[1], problem.x
         states = problem.dynamics.rollout(x, controls)

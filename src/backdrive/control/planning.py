@@ -15,7 +15,7 @@ from ..threads import one_torch_thread
 from .costs import Bill, Cost
 from .dynamics import Dynamics, as_dynamics
 from .ilqr import ILQR
-from .problem import Method, Problem
+from .problem import Method, PlanningProblem
 from .result import Plan
 
 
@@ -51,7 +51,7 @@ def optimize(
     dynamics = as_dynamics(dynamics)
     x, controls, unbatched = _inputs(dynamics, state, controls)
     low, high = control_limits(dynamics, limits, controls.shape[-1], x.dtype)
-    problem = Problem(dynamics, Bill(cost, dynamics, start), x, low, high, generator)
+    problem = PlanningProblem(dynamics, Bill(cost, dynamics, start), x, low, high, generator)
     with torch.no_grad(), one_torch_thread(), bar(progress, type(method).__name__, method.max_iterations) as advance:
 
         def tick(cost: Tensor) -> None:

@@ -15,7 +15,7 @@ from .result import Outcome
 
 
 @dataclass
-class Problem:
+class PlanningProblem:
     """Move B environments from x [B, n] for T steps within limits low, high [nu] (infinite: none), at least cost.
 
     tick: called after every iteration with the costs.
@@ -60,7 +60,7 @@ class Method(Protocol):
     @property
     def max_iterations(self) -> int: ...
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         """From these controls [T, B, nu], within the limits, to better ones."""
 
 

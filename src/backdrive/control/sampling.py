@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem, Solution, whole_number
+from .problem import PlanningProblem, Solution, whole_number
 from .result import Outcome
 
 
@@ -31,7 +31,7 @@ class MPPI:
         _require_noise(self.noise)
         checks.number(self.temperature, "temperature", low=0.0, strict=True)
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         mean, best = controls, _Best(problem, controls)
         deviation = torch.as_tensor(self.noise, dtype=controls.dtype)
         for _ in range(self.max_iterations):
@@ -72,7 +72,7 @@ class CEM:
         if not 0 <= checks.number(self.smoothing, "smoothing") < 1:
             raise ValueError(f"smoothing must be a part from 0 on and below 1, got {self.smoothing!r}")
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         mean, best = controls, _Best(problem, controls)
         first = torch.as_tensor(self.noise, dtype=controls.dtype).expand(controls.shape[-1])
         deviation, count = first.expand_as(controls), max(2, round(self.elite * self.samples))
@@ -91,7 +91,7 @@ class CEM:
 class _Best:
     """Samples, and the cheapest of all that were tried, of every environment."""
 
-    def __init__(self, problem: Problem, controls: Tensor) -> None:
+    def __init__(self, problem: PlanningProblem, controls: Tensor) -> None:
         self.problem, self.controls = problem, controls.clone()
         self.cost = self._costs(controls.unsqueeze(0)).squeeze(0)
         self.iterations = torch.zeros(len(self.cost), dtype=torch.int64)

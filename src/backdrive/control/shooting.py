@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem, Solution, whole_number
+from .problem import PlanningProblem, Solution, whole_number
 from .result import Outcome
 
 HALVINGS = 25
@@ -39,7 +39,7 @@ class Shooting:
         checks.number(self.tolerance, "tolerance", low=0.0)
         checks.number(self.rate, "rate", low=0.0, strict=True)
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         descent = _Descent(problem, controls)
         problem.record(descent.cost)
         move = _adam(descent, self) if self.optimizer == "adam" else _lbfgs(descent, self)
@@ -56,7 +56,7 @@ class Shooting:
 class _Descent:
     """The cheapest controls so far of all B environments, and which are finished."""
 
-    def __init__(self, problem: Problem, controls: Tensor) -> None:
+    def __init__(self, problem: PlanningProblem, controls: Tensor) -> None:
         self.problem, self.best = problem, controls.clone()
         self.cost, self.gradient = self.differentiate(controls)
         self.iterations = torch.zeros(len(self.cost), dtype=torch.int64)

@@ -19,7 +19,7 @@ NUMPY: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.fl
 
 
 @dataclass(frozen=True)
-class Outcome:
+class BatchStep:
     """Of a step of all environments: observation [B, n], reward [B] and its terms, where it ended [B], the motion."""
 
     observation: Tensor
@@ -76,7 +76,7 @@ class Batch:
             raise RuntimeError("call reset before anything else")
         return self.state
 
-    def step(self, action: Tensor) -> Outcome:
+    def step(self, action: Tensor) -> BatchStep:
         """One rollout of `frame_skip` steps; action [B, action_size].
 
         An environment whose motion is no longer finite stays where it was, and has ended; its step has no gradient.
@@ -95,7 +95,7 @@ class Batch:
         self.state = after
         terms = dict(task.reward(before, action, after))
         reward = torch.stack(list(terms.values())).sum(0)
-        return Outcome(task.observe(after), reward, terms, task.ends(after) | ~finite[:, 0], path)
+        return BatchStep(task.observe(after), reward, terms, task.ends(after) | ~finite[:, 0], path)
 
     def action(self, action: Any, batched: bool) -> Tensor:
         """A checked tensor [B, action_size] of an array, a tensor or a list; unbatched, of [action_size]."""

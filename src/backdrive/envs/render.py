@@ -29,7 +29,7 @@ class Picture:
         for name, pixels in (("width", width), ("height", height)):
             if isinstance(pixels, bool) or not isinstance(pixels, int) or pixels < 1:
                 raise ValueError(f"{name} must be a number of pixels >= 1, got {pixels!r}")
-        self._painter = (Planar if task.model.dim == 2 else Solid)(simulator, task, width, height)
+        self._painter = (PlanarPainter if task.model.dim == 2 else SpatialPainter)(simulator, task, width, height)
 
     def of(self, state: State, environment: int) -> Array:
         """Of one environment of a state [B, n]: uint8 [height, width, 3]."""
@@ -39,7 +39,7 @@ class Picture:
         self._painter.close()
 
 
-class Planar:
+class PlanarPainter:
     """Drawn by matplotlib."""
 
     def __init__(self, simulator: Simulator, task: Task, width: int, height: int) -> None:
@@ -63,7 +63,7 @@ class Planar:
         self._figure.clear()
 
 
-class Solid:
+class SpatialPainter:
     """Drawn by MuJoCo, in a world of its own, whose bodies are put where the simulator's are."""
 
     def __init__(self, simulator: Simulator, task: Task, width: int, height: int) -> None:

@@ -53,13 +53,13 @@ PAPER = {"gradient": {"iterations": 88, "seconds": 16.3}, "CMA-ES": {"iterations
 
 
 @dataclass(frozen=True)
-class Settings:
+class BallThrowSettings:
     """How thorough."""
 
     starts: int
 
 
-FULL, QUICK = Settings(100), Settings(10)
+FULL, QUICK = BallThrowSettings(100), BallThrowSettings(10)
 
 
 # ---------------------------------------------------------------------------------------------- the world
@@ -77,7 +77,7 @@ class Landing:
     """Bound on that of any point of the ball: |v| + radius |ω|, m/s."""
 
 
-class World:
+class ThrowWorld:
     """The ball, the ground, and the target."""
 
     def __init__(self) -> None:
@@ -136,7 +136,7 @@ class Search:
         return next((i for i, (distance, speed) in tried if distance <= tolerance and speed <= REST), None)
 
 
-def by_gradient(world: World, start: Tensor) -> Search:
+def by_gradient(world: ThrowWorld, start: Tensor) -> Search:
     """Newton's method for √loss = 0: the shortest step z - 2 loss g/|g|² to where its linearisation is zero.
 
     Every iteration is one rollout and one gradient. There is no line search; steps are cut to `LONGEST`. start: [6]
@@ -154,7 +154,7 @@ def by_gradient(world: World, start: Tensor) -> Search:
     return search
 
 
-def by_cma(world: World, start: Tensor, sigma: float, seed: int) -> Search:
+def by_cma(world: ThrowWorld, start: Tensor, sigma: float, seed: int) -> Search:
     """CMA-ES with the settings of its library; each of its populations is one batch. start: [6]"""
     import cma  # an extra
 
@@ -195,7 +195,7 @@ def run(run: Run) -> None:
     )  # fmt: skip
     starts = SPREAD * torch.randn(settings.starts, 6, generator=run.generator(1), dtype=torch.float64)
     with one_torch_thread():
-        world = World()
+        world = ThrowWorld()
         time_evaluations(run, world, starts)
         searches = search(run, world, starts)
         table = tabulate(run, searches)
@@ -206,7 +206,7 @@ def run(run: Run) -> None:
         draw_losses(run, searches, best)
 
 
-def time_evaluations(run: Run, world: World, starts: Tensor) -> None:
+def time_evaluations(run: Run, world: ThrowWorld, starts: Tensor) -> None:
     """What each method pays for its evaluations, and how much that varies on this machine; compiles before it times."""
     throws = starts[:1].clone().requires_grad_()
 
@@ -231,7 +231,7 @@ def time_evaluations(run: Run, world: World, starts: Tensor) -> None:
     run.record(seconds_of_an_evaluation=costs)
 
 
-def search(run: Run, world: World, starts: Tensor) -> dict[str, list[Search]]:
+def search(run: Run, world: ThrowWorld, starts: Tensor) -> dict[str, list[Search]]:
     """From every start with every method, by its name."""
     seeds = torch.randint(1 << 31, (len(starts),), generator=run.generator(2)).tolist()
     methods: dict[str, Callable[[Tensor, int], Search]] = {"gradient": lambda start, seed: by_gradient(world, start)}
@@ -304,7 +304,7 @@ def compare(run: Run, table: dict[str, dict[str, Any]], best: str) -> None:
     run.record(best_cma=best, ratios_of_medians=ratios)
 
 
-def check_throws(run: Run, world: World, starts: Tensor, searches: Sequence[Search]) -> None:
+def check_throws(run: Run, world: ThrowWorld, starts: Tensor, searches: Sequence[Search]) -> None:
     """Of the throws found: what they feel, that they stay where they are, and that gradients are right."""
     ends = [one.throws[-1] for one in searches if one.found]
     if not ends:
@@ -342,7 +342,7 @@ def check_throws(run: Run, world: World, starts: Tensor, searches: Sequence[Sear
 MOVE = 1e-6  # m/s
 
 
-def gradient_errors(world: World, throws: Tensor) -> tuple[Tensor, Tensor]:
+def gradient_errors(world: ThrowWorld, throws: Tensor) -> tuple[Tensor, Tensor]:
     """Of the loss against central differences, relative to the gradient's norm; and where a contact changes its mode
     within the difference, so that the derivative jumps; [B]."""
     at = throws.clone().requires_grad_()
@@ -363,7 +363,7 @@ def gradient_errors(world: World, throws: Tensor) -> tuple[Tensor, Tensor]:
 # ---------------------------------------------------------------------------------------------- figures
 
 
-def draw_throws(run: Run, world: World, searches: Sequence[Search]) -> None:
+def draw_throws(run: Run, world: ThrowWorld, searches: Sequence[Search]) -> None:
     """From the side and from above: how one start becomes a throw that lands, and the throws found from ten starts."""
     import matplotlib.pyplot as plt
 
@@ -377,7 +377,7 @@ def draw_throws(run: Run, world: World, searches: Sequence[Search]) -> None:
     run.figure("trajectories", figure)
 
 
-def _draw_paths(axes: Sequence[Axes], world: World, throws: Sequence[Tensor], colors: Sequence[Any]) -> None:
+def _draw_paths(axes: Sequence[Axes], world: ThrowWorld, throws: Sequence[Tensor], colors: Sequence[Any]) -> None:
     side, above = axes
     with torch.no_grad():
         paths = world.throw(torch.stack(list(throws))).position("ball")

@@ -47,7 +47,7 @@ WINDOWS = 5
 
 
 @dataclass(frozen=True)
-class Settings:
+class ChainMassSettings:
     """How thorough."""
 
     lengths: tuple[int, ...]
@@ -63,11 +63,11 @@ class Settings:
     """Of which the run time is measured."""
 
 
-FULL = Settings((2, 5, 10, 20), 20, 20, 10, (1, 2, 5, 10, 20, 40), 30)
-QUICK = Settings((2, 5, 10), 8, 3, 5, (1, 10, 40), 2)
+FULL = ChainMassSettings((2, 5, 10, 20), 20, 20, 10, (1, 2, 5, 10, 20, 40), 30)
+QUICK = ChainMassSettings((2, 5, 10), 8, 3, 5, (1, 10, 40), 2)
 
 
-class World:
+class ChainWorld:
     """A chain of so many links, a ball, and what is seen of them."""
 
     def __init__(self, links: int) -> None:
@@ -143,10 +143,10 @@ def run(run: Run) -> None:
     run.record(
         world={"dt": DT, "seconds": SECONDS, "gravity": GRAVITY, "chain_kg": CHAIN, "ball_kg": BALL},
         method={"windows": WINDOWS, "bounds_kg": BOUNDS, "descent": {"rate": PAPER.rate, "clip": PAPER.clip}},
-        thoroughness={name: getattr(settings, name) for name in Settings.__dataclass_fields__},
+        thoroughness={name: getattr(settings, name) for name in ChainMassSettings.__dataclass_fields__},
     )
     with one_torch_thread():
-        worlds = {links: World(links) for links in settings.lengths}
+        worlds = {links: ChainWorld(links) for links in settings.lengths}
         film(run, worlds[max(n for n in worlds if n <= 10)])
         guesses = from_first_guess(run, worlds)
         from_random_starts(run, worlds, settings)
@@ -156,7 +156,7 @@ def run(run: Run) -> None:
         figure_one(run, worlds, guesses, times)
 
 
-def film(run: Run, world: World) -> None:
+def film(run: Run, world: ChainWorld) -> None:
     from ..view import animate
 
     what = "film"
@@ -176,7 +176,7 @@ def film(run: Run, world: World) -> None:
 # ---------------------------------------------------------------------------------------------- the mass of the chain
 
 
-def from_first_guess(run: Run, worlds: dict[int, World]) -> dict[int, dict[str, Fit]]:
+def from_first_guess(run: Run, worlds: dict[int, ChainWorld]) -> dict[int, dict[str, Fit]]:
     """From 1 kg, by the paper's descent and by `fit`; every gradient that is used is checked."""
     found: dict[int, dict[str, Fit]] = {}
     for links, world in run.track(worlds.items(), "from 1 kg, with checks"):
@@ -205,7 +205,7 @@ def _described(result: Fit) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def from_random_starts(run: Run, worlds: dict[int, World], settings: Settings) -> None:
+def from_random_starts(run: Run, worlds: dict[int, ChainWorld], settings: ChainMassSettings) -> None:
     """All starts of a chain are one batch; each is judged by itself."""
     import matplotlib.pyplot as plt
 
@@ -238,7 +238,7 @@ def from_random_starts(run: Run, worlds: dict[int, World], settings: Settings) -
     run.figure("starts", figure)
 
 
-def with_noise(run: Run, worlds: dict[int, World], settings: Settings) -> None:
+def with_noise(run: Run, worlds: dict[int, ChainWorld], settings: ChainMassSettings) -> None:
     """Observations with a noise of 1 % of how far things move (rms); does the interval of 95 % contain the truth?"""
     import matplotlib.pyplot as plt
 
@@ -279,11 +279,11 @@ def with_noise(run: Run, worlds: dict[int, World], settings: Settings) -> None:
     run.figure("noise", figure)
 
 
-def link_by_link(run: Run, settings: Settings) -> None:
+def link_by_link(run: Run, settings: ChainMassSettings) -> None:
     """Every link has a mass of its own, and all are learned together."""
     import matplotlib.pyplot as plt
 
-    world = World(settings.links)
+    world = ChainWorld(settings.links)
     share = 0.5 + torch.rand(1, settings.links, generator=run.generator(2), dtype=torch.float64)
     truth = CHAIN * share / share.sum()
     guess = FIRST_GUESS / settings.links
@@ -318,7 +318,7 @@ def link_by_link(run: Run, settings: Settings) -> None:
 # ---------------------------------------------------------------------------------------------- run time
 
 
-def run_times(run: Run, settings: Settings) -> dict[str, dict[str, list[float]]]:
+def run_times(run: Run, settings: ChainMassSettings) -> dict[str, dict[str, list[float]]]:
     """30 updates of a clipped descent, with one mass for each link, all of them at 0.9 of the truth.
 
     Two series: chains that have as many links as masses are learned (the paper's figure: the world grows, too), and one
@@ -328,11 +328,11 @@ def run_times(run: Run, settings: Settings) -> dict[str, dict[str, list[float]]]
     """
     import matplotlib.pyplot as plt
 
-    ways: dict[str, Callable[[World, Tensor, Tensor, int], Tensor]] = {
+    ways: dict[str, Callable[[ChainWorld, Tensor, Tensor, int], Tensor]] = {
         "analytic": _by_adjoint, "differences": _by_differences, "differences, batched": _by_batch,
     }  # fmt: skip
     most = max(settings.counts)
-    series = {"links": {n: World(n) for n in settings.counts}}
+    series = {"links": {n: ChainWorld(n) for n in settings.counts}}
     series["masses"] = dict.fromkeys(settings.counts, series["links"][most])
     times: dict[str, dict[str, list[float]]] = {name: {way: [] for way in ways} for name in series}
     jobs = [(name, count, way) for name in series for count in settings.counts for way in ways]
@@ -360,7 +360,9 @@ def run_times(run: Run, settings: Settings) -> dict[str, dict[str, list[float]]]
     return times
 
 
-def _seconds(world: World, count: int, gradient: Callable[[World, Tensor, Tensor, int], Tensor], updates: int) -> float:
+def _seconds(
+    world: ChainWorld, count: int, gradient: Callable[[ChainWorld, Tensor, Tensor, int], Tensor], updates: int
+) -> float:
     """Of an update: the median."""
     target = world.positions(world.truth())[:, 0]
     mass = 0.9 * world.truth()
@@ -375,24 +377,24 @@ def _seconds(world: World, count: int, gradient: Callable[[World, Tensor, Tensor
     return statistics.median(seconds)
 
 
-def _loss(world: World, mass: Tensor, target: Tensor) -> Tensor:
+def _loss(world: ChainWorld, mass: Tensor, target: Tensor) -> Tensor:
     """cm², [S]"""
     return ((world.positions(mass) - target.unsqueeze(1)) / CENTIMETRE).square().mean((0, 2, 3))
 
 
-def _by_adjoint(world: World, mass: Tensor, target: Tensor, count: int) -> Tensor:
+def _by_adjoint(world: ChainWorld, mass: Tensor, target: Tensor, count: int) -> Tensor:
     learned = mass[:, :count].clone().requires_grad_()
     (gradient,) = torch.autograd.grad(_loss(world, torch.cat([learned, mass[:, count:]], -1), target), learned)
     return gradient[0]
 
 
-def _by_differences(world: World, mass: Tensor, target: Tensor, count: int) -> Tensor:
+def _by_differences(world: ChainWorld, mass: Tensor, target: Tensor, count: int) -> Tensor:
     moved = _moved(mass, count)
     losses = torch.cat([_loss(world, row.unsqueeze(0), target) for row in moved])
     return (losses[1:] - losses[0]) / MOVE
 
 
-def _by_batch(world: World, mass: Tensor, target: Tensor, count: int) -> Tensor:
+def _by_batch(world: ChainWorld, mass: Tensor, target: Tensor, count: int) -> Tensor:
     losses = _loss(world, _moved(mass, count), target)
     return (losses[1:] - losses[0]) / MOVE
 
@@ -411,7 +413,10 @@ def _moved(mass: Tensor, count: int) -> Tensor:
 
 
 def figure_one(
-    run: Run, worlds: dict[int, World], guesses: dict[int, dict[str, Fit]], times: dict[str, dict[str, list[float]]]
+    run: Run,
+    worlds: dict[int, ChainWorld],
+    guesses: dict[int, dict[str, Fit]],
+    times: dict[str, dict[str, list[float]]],
 ) -> None:
     """As the paper has it: frames of the motion; mass and loss by update; run time by number of masses."""
     import matplotlib.pyplot as plt

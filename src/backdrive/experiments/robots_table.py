@@ -66,7 +66,7 @@ SINGLE = tuple(("1,147,904", robots, BY_TORCH) for robots in ROBOTS)  # in float
 
 
 @dataclass(frozen=True)
-class Settings:
+class RobotsTableSettings:
     """How thorough."""
 
     seconds: float
@@ -76,7 +76,7 @@ class Settings:
     """Of the large controller."""
 
 
-FULL, QUICK = Settings(SECONDS, 7, 2), Settings(0.5, 2, 1)
+FULL, QUICK = RobotsTableSettings(SECONDS, 7, 2), RobotsTableSettings(0.5, 2, 1)
 
 
 # ---------------------------------------------------------------------------------------------- the robot
@@ -124,7 +124,7 @@ def controller(name: str, generator: torch.Generator, way: str, dtype: torch.dty
     return policy
 
 
-class World:
+class QuadrupedWorld:
     """Robots that stand a little crooked, each in its own way."""
 
     def __init__(self, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> None:
@@ -164,8 +164,8 @@ def run(run: Run) -> None:
         table_of_seconds(run, settings, steps)
 
 
-def table_of_seconds(run: Run, settings: Settings, steps: int) -> None:
-    world = World(run.generator(1))
+def table_of_seconds(run: Run, settings: RobotsTableSettings, steps: int) -> None:
+    world = QuadrupedWorld(run.generator(1))
     run.record(
         world={
             "dt": DT, "seconds": settings.seconds, "links": world.model.nlink, "motors": world.model.nu,
@@ -180,7 +180,7 @@ def table_of_seconds(run: Run, settings: Settings, steps: int) -> None:
     draw(run, table)
 
 
-def check(run: Run, world: World, steps: int) -> None:
+def check(run: Run, world: QuadrupedWorld, steps: int) -> None:
     """That the ways agree, in values and gradients, and that gradients agree with differences."""
     found: dict[str, Any] = {}
     for name, ways in WAYS.items():
@@ -210,7 +210,7 @@ def _difference(a: Tensor, b: Tensor) -> float:
     return float((a - b).abs().max() / b.abs().max())
 
 
-def gradient_error(world: World, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
+def gradient_error(world: QuadrupedWorld, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
     """Of the derivative along the gradient, relative, against central differences of one robot's distance.
 
     And whether a contact changes its mode within the difference, so that the derivative jumps.
@@ -232,11 +232,11 @@ def gradient_error(world: World, policy: MLP, way: str, steps: int, move: float 
     return error, not torch.equal(*modes)
 
 
-def measure(run: Run, world: World, settings: Settings, steps: int) -> list[dict[str, Any]]:
+def measure(run: Run, world: QuadrupedWorld, settings: RobotsTableSettings, steps: int) -> list[dict[str, Any]]:
     """Seconds for 10 s of motion; each after a first call that compiles."""
     cases = [(*key, way, world) for key in PAPER for way in WAYS[key[0]] if (*key, way) != LEFT_OUT]
     if SINGLE:
-        single = World(run.generator(1), torch.float32)
+        single = QuadrupedWorld(run.generator(1), torch.float32)
         cases += [(*case, single) for case in SINGLE]
     table = []
     for name, robots, way, here in run.track(cases, "cases"):
@@ -245,11 +245,13 @@ def measure(run: Run, world: World, settings: Settings, steps: int) -> list[dict
         repeats = settings.repeats if name == "1,296" else settings.large_repeats
         here.gradient(policy, way, robots, 2)
 
-        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
+        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: QuadrupedWorld = here) -> None:
             with torch.no_grad():
                 here.move(policy, way, robots, steps)
 
-        def with_gradient(policy: MLP = policy, way: str = way, robots: int = robots, here: World = here) -> None:
+        def with_gradient(
+            policy: MLP = policy, way: str = way, robots: int = robots, here: QuadrupedWorld = here
+        ) -> None:
             here.gradient(policy, way, robots, steps)
 
         seconds = _seconds({"without": without, "with": with_gradient}, repeats, SECONDS / settings.seconds)

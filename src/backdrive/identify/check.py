@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..differences import extrapolate, offsets, slopes
 from .optimizers import Derivative
-from .problem import Problem
+from .problem import FitProblem
 
 STEPS = (1e-3, 1e-4, 1e-2, 1e-5, 1e-6)  # of differences, in the free numbers, in the order in which they are tried
 GOOD = 1e-7  # no other step is tried if two differences agree so well
@@ -82,7 +82,7 @@ class GradientCheck:
                 lines.append(f"  ... and {len(some) - 10} more")
         return "\n".join(lines)
 
-    def watch(self, update: int, problem: Problem, starts: Tensor, derivative: Derivative) -> None:
+    def watch(self, update: int, problem: FitProblem, starts: Tensor, derivative: Derivative) -> None:
         """Compare one derivative of the starts, of which the record says the numbers."""
         z, _, exact = derivative
         exact = exact if exact.ndim == 3 else exact.unsqueeze(1)  # a gradient is a Jacobian of one row
@@ -94,7 +94,7 @@ class GradientCheck:
                 self.compared.append(row)
 
 
-def _differences(problem: Problem, z: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
+def _differences(problem: FitProblem, z: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
     """∂(residuals or loss)/∂z [S, R, P] by central differences, extrapolated; and whether modes switched, [S, P].
 
     A small step suffers from rounding (badly, where a derivative is small), a large one from curvature and from
@@ -121,7 +121,7 @@ def _differences(problem: Problem, z: Tensor, gradient: bool) -> tuple[Tensor, T
     return result, switched
 
 
-def _values(problem: Problem, z: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
+def _values(problem: FitProblem, z: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
     """Residuals [S, R], or the loss [S, 1]; and the modes of all steps [S, T B]."""
     with torch.no_grad():
         path = problem.simulate(z)

@@ -15,8 +15,8 @@ from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .check import GradientCheck
 from .observations import Channels, Observations, observations_of
-from .optimizers import LevenbergMarquardt, Optimizer, Outcome, Record, TorchOptimizer
-from .problem import Problem, windows_of
+from .optimizers import FitRecord, LevenbergMarquardt, Optimizer, Outcome, TorchOptimizer
+from .problem import FitProblem, windows_of
 from .result import Fit, History, Uncertainty
 from .sensitivity import jacobian
 from .unknowns import Derive, Unknowns, Wanted, as_parameters
@@ -74,11 +74,11 @@ def fit(
     unknowns = Unknowns(model, learn, as_parameters(model, parameters), state, derive)
     controls = _input("controls", controls, (model.nu,), batch, channels.count)
     wrenches = _input("wrenches", wrenches, (model.nbody, 6 if model.dim == 3 else 3), batch, channels.count)
-    problem = Problem(simulator, channels, unknowns, controls, wrenches)
+    problem = FitProblem(simulator, channels, unknowns, controls, wrenches)
     z = unknowns.free(unknowns.starts(starts, generator))
     stages = list(windows_of(problem, windows))
     checked = GradientCheck() if check else None
-    record = Record(watch=None if checked is None else checked.watch)
+    record = FitRecord(watch=None if checked is None else checked.watch)
     outcomes: list[Outcome] = []
     with bar(progress, "fit", getattr(method, "max_iterations", 100)) as advance, one_torch_thread():
 
@@ -95,7 +95,7 @@ def fit(
 
 
 def _result(
-    problem: Problem, z: Tensor, outcomes: list[Outcome], record: Record, checked: GradientCheck | None,
+    problem: FitProblem, z: Tensor, outcomes: list[Outcome], record: FitRecord, checked: GradientCheck | None,
     noise_known: bool, began: float,
 ) -> Fit:  # fmt: skip
     unknowns = problem.unknowns

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem
+from .problem import FitProblem
 from .sensitivity import jacobian
 
 EXACT = 1e-24  # a mean square so small beside that of the observations is rounding
@@ -40,7 +40,7 @@ Derivative = tuple[Tensor, Tensor, Tensor]
 
 
 @dataclass
-class Record:
+class FitRecord:
     """What happened, for all S starts: z [S, P] and loss [S] at the start of each window and after every update.
 
     window: its end, s. updates: how many there had been.
@@ -53,10 +53,10 @@ class Record:
     window: list[float] = field(default_factory=list)
     updates: list[int] = field(default_factory=list)
     next_update: int = 1
-    watch: Callable[[int, Problem, Tensor, Derivative], None] | None = None
+    watch: Callable[[int, FitProblem, Tensor, Derivative], None] | None = None
     tick: Callable[[float], None] | None = None
 
-    def add(self, problem: Problem, z: Tensor, loss: Tensor, updates: int) -> None:
+    def add(self, problem: FitProblem, z: Tensor, loss: Tensor, updates: int) -> None:
         """The state of things after `updates` more updates."""
         self.updates.append(updates + (self.updates[-1] if self.updates else 0))
         self.z.append(z.detach().clone())
@@ -65,14 +65,16 @@ class Record:
         if self.tick is not None:
             self.tick(float(loss.min()))
 
-    def used(self, problem: Problem, starts: Tensor, derivative: Derivative) -> None:
+    def used(self, problem: FitProblem, starts: Tensor, derivative: Derivative) -> None:
         """A derivative serves the next update."""
         if self.watch is not None:
             self.watch(self.next_update, problem, starts, derivative)
 
 
 class Optimizer(Protocol):
-    def minimize(self, problem: Problem, z: Tensor, record: Record, thorough: bool) -> tuple[Tensor, list[Outcome]]:
+    def minimize(
+        self, problem: FitProblem, z: Tensor, record: FitRecord, thorough: bool
+    ) -> tuple[Tensor, list[Outcome]]:
         """From z [S, P] to better ones, and how each ended. Not `thorough`: more observations follow."""
 
 
@@ -95,7 +97,9 @@ class _LeastSquares:
         checks.number(self.max_step, "max_step", low=0.0, strict=True)
         checks.number(self.tolerance, "tolerance", low=0.0, strict=True)
 
-    def minimize(self, problem: Problem, z: Tensor, record: Record, thorough: bool) -> tuple[Tensor, list[Outcome]]:
+    def minimize(
+        self, problem: FitProblem, z: Tensor, record: FitRecord, thorough: bool
+    ) -> tuple[Tensor, list[Outcome]]:
         record.next_update = record.updates[-1] + 1 if record.updates else 1
         model = _Quadratic(problem, z, record, self.tolerance if thorough else 0.1)
         record.add(problem, model.z, model.loss, 0)
@@ -185,7 +189,7 @@ class GaussNewton(_LeastSquares):
 class _Quadratic:
     """The model ½ loss(z + δ) ≈ ½ loss + gᵀδ + ½ δᵀHδ of every start, and which are finished."""
 
-    def __init__(self, problem: Problem, z: Tensor, record: Record, tolerance: float) -> None:
+    def __init__(self, problem: FitProblem, z: Tensor, record: FitRecord, tolerance: float) -> None:
         self.problem, self.record, self.tolerance = problem, record, tolerance
         self.z = z.detach().clone()
         starts, size = z.shape
@@ -271,7 +275,9 @@ class GradientDescent:
         if self.clip is not None:
             checks.number(self.clip, "clip", low=0.0, strict=True)
 
-    def minimize(self, problem: Problem, z: Tensor, record: Record, thorough: bool) -> tuple[Tensor, list[Outcome]]:
+    def minimize(
+        self, problem: FitProblem, z: Tensor, record: FitRecord, thorough: bool
+    ) -> tuple[Tensor, list[Outcome]]:
         def make(parameters: Iterable[Tensor]) -> torch.optim.Optimizer:
             return torch.optim.SGD(parameters, lr=self.rate)
 
@@ -285,12 +291,14 @@ class TorchOptimizer:
     make: Callable[[list[Tensor]], torch.optim.Optimizer]
     max_iterations: int = 200
 
-    def minimize(self, problem: Problem, z: Tensor, record: Record, thorough: bool) -> tuple[Tensor, list[Outcome]]:
+    def minimize(
+        self, problem: FitProblem, z: Tensor, record: FitRecord, thorough: bool
+    ) -> tuple[Tensor, list[Outcome]]:
         return _descend(problem, z, record, self.make, self.max_iterations, None)
 
 
 def _descend(
-    problem: Problem, z: Tensor, record: Record, make: Callable[[Any], torch.optim.Optimizer], iterations: int,
+    problem: FitProblem, z: Tensor, record: FitRecord, make: Callable[[Any], torch.optim.Optimizer], iterations: int,
     clip: float | None,
 ) -> tuple[Tensor, list[Outcome]]:  # fmt: skip
     """Updates by an optimiser of torch, of a leaf [P] for each start."""

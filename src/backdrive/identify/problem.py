@@ -16,7 +16,7 @@ from .observations import Channels
 from .unknowns import Unknowns
 
 
-class Problem:
+class FitProblem:
     """The residuals of S starts at once, each of which simulates all B environments: S B rows in one batch."""
 
     def __init__(
@@ -27,9 +27,9 @@ class Problem:
         self.controls, self.wrenches = controls, wrenches
         self.batch = channels.batch
 
-    def until(self, time: float) -> Problem:
+    def until(self, time: float) -> FitProblem:
         """The same with the observations up to a time, s, only."""
-        return Problem(self.simulator, self.channels.until(time), self.unknowns, self.controls, self.wrenches)
+        return FitProblem(self.simulator, self.channels.until(time), self.unknowns, self.controls, self.wrenches)
 
     @property
     def count(self) -> int:
@@ -107,7 +107,7 @@ class Problem:
         return result
 
 
-def windows_of(problem: Problem, windows: object) -> Iterator[Problem]:
+def windows_of(problem: FitProblem, windows: object) -> Iterator[FitProblem]:
     """Problems with ever more of the observations, the last with all of them. See `fit`."""
     end = float(problem.channels.time[-1])
     if isinstance(windows, int) and not isinstance(windows, bool):

@@ -18,12 +18,12 @@ from torch import Tensor
 
 from ..model import State
 from ..trajectory import PathStates, Trajectory, link_poses
-from .problem import Problem
+from .problem import FitProblem
 
 ROWS = 2048  # of a batch of gradients: more do not fit into the cache
 
 
-def jacobian(problem: Problem, z: Tensor, path: Trajectory) -> Tensor:
+def jacobian(problem: FitProblem, z: Tensor, path: Trajectory) -> Tensor:
     """∂(residuals)/∂z, [S, R, P], along the motion `path` of z [S, P]."""
     with torch.no_grad():
         X = _state_sensitivities(problem, z, path)  # [T + 1, S B, n, P]
@@ -32,7 +32,7 @@ def jacobian(problem: Problem, z: Tensor, path: Trajectory) -> Tensor:
         return problem.select(problem.channels.interpolate(Y))
 
 
-def _state_sensitivities(problem: Problem, z: Tensor, path: Trajectory) -> Tensor:
+def _state_sensitivities(problem: FitProblem, z: Tensor, path: Trajectory) -> Tensor:
     q, v = path.q.detach(), path.v.detach()
     steps, rows, size = len(q) - 1, q.shape[1], q.shape[2] + v.shape[2]
     X = torch.empty(steps + 1, rows, size, z.shape[1], dtype=torch.float64)
@@ -46,7 +46,7 @@ def _state_sensitivities(problem: Problem, z: Tensor, path: Trajectory) -> Tenso
     return X
 
 
-def _start_sensitivities(problem: Problem, z: Tensor) -> Tensor:
+def _start_sensitivities(problem: FitProblem, z: Tensor) -> Tensor:
     """[S B, n, P]"""
     if not problem.unknowns.learns_start:
         return torch.zeros((), dtype=torch.float64)
@@ -57,7 +57,7 @@ def _start_sensitivities(problem: Problem, z: Tensor) -> Tensor:
     return torch.func.vmap(torch.func.jacrev(start))(z).repeat_interleave(problem.batch, 0)
 
 
-def _step_jacobians(problem: Problem, z: Tensor, q: Tensor, v: Tensor, begin: int) -> tuple[Tensor, Tensor]:
+def _step_jacobians(problem: FitProblem, z: Tensor, q: Tensor, v: Tensor, begin: int) -> tuple[Tensor, Tensor]:
     """A [T, rows, n, n] and B [T, rows, n, P] of steps from q, v [T, rows, ...], the first of which is step `begin`."""
     times, starts = len(q), len(z)
     controls, wrenches = (
@@ -76,7 +76,7 @@ def _step_jacobians(problem: Problem, z: Tensor, q: Tensor, v: Tensor, begin: in
     return A, B
 
 
-def _observation_jacobians(problem: Problem, z: Tensor, path: Trajectory) -> tuple[Tensor, Tensor | None]:
+def _observation_jacobians(problem: FitProblem, z: Tensor, path: Trajectory) -> tuple[Tensor, Tensor | None]:
     """C [T + 1, rows, D, n] and D [T + 1, rows, D, P]; None if the parameters do not move what is observed."""
     channels, simulator = problem.channels, problem.simulator
     q, v = path.q.detach(), path.v.detach()

@@ -19,7 +19,7 @@ from ..schema.layout import ShapeKind
 from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
 
 
-class ShapeMaterial(NamedTuple):
+class PileMaterial(NamedTuple):
     """A record of `SHAPE_MATERIAL`."""
 
     surface: Vec
@@ -28,7 +28,7 @@ class ShapeMaterial(NamedTuple):
     static: Scalar
 
     @classmethod
-    def of(cls, record: Vec) -> ShapeMaterial:
+    def of(cls, record: Vec) -> PileMaterial:
         surface, *numbers = SHAPE_MATERIAL.split(record)
         return cls(surface, *(x for (x,) in numbers))
 

@@ -20,7 +20,7 @@ from ..trajectory import Trajectory
 from . import video
 from .camera import limits as camera_limits
 from .drawing import Drawing, choose
-from .world import World
+from .world import PlanarWorld
 
 Array = np.ndarray
 
@@ -78,7 +78,7 @@ class Animation:
         constants = path.constants.detach().cpu().double().numpy()
         if constants.ndim == 2:
             constants = choose(constants, environment, batched, 0)
-        self._world = World(path.model, constants)
+        self._world = PlanarWorld(path.model, constants)
         self._trailing = _links(path, trail)
         self._times = path.time.double().numpy()
         self._frames = _frames(self._times, self.fps / self.speed)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..model import checks
-from .world import World, rotated
+from .world import PlanarWorld, rotated
 
 Array = np.ndarray
 
@@ -24,7 +24,7 @@ WIDE = 8.0
 """A window that follows what moves is at least so many bodies wide."""
 
 
-def limits(world: World, angle: Array, position: Array, wanted: Any = "auto") -> Array:
+def limits(world: PlanarWorld, angle: Array, position: Array, wanted: Any = "auto") -> Array:
     """(left, right, bottom, top) in m for every frame: [S, 4]; angle [S, nlink] and position [S, nlink, 2] of links.
 
     wanted: "all" shows all of the motion in every frame; "follow" moves a window with the bodies; "auto" chooses; or
@@ -61,7 +61,7 @@ def limits(world: World, angle: Array, position: Array, wanted: Any = "auto") ->
     return np.stack([low[:, 0], high[:, 0], low[:, 1], high[:, 1]], 1)
 
 
-def _boxes(world: World, angle: Array, position: Array) -> tuple[Array, Array]:
+def _boxes(world: PlanarWorld, angle: Array, position: Array) -> tuple[Array, Array]:
     """The corners of the box around each link, in every frame: [S, nlink, 2] each; what is not finite is left out."""
     low, high = np.full_like(position, np.inf), np.full_like(position, -np.inf)
     own: dict[int, list[Array]] = {pin.link: [np.zeros((1, 2)), pin.anchor[None]] for pin in world.pins}

@@ -16,7 +16,7 @@ from matplotlib.transforms import Affine2D
 from ..model import Kind, Model, State
 from . import style
 from .camera import limits as camera_limits
-from .world import Outline, Tie, World, contains, rotated
+from .world import Outline, PlanarWorld, Tie, contains, rotated
 
 Array = np.ndarray
 
@@ -27,7 +27,7 @@ ARROW = np.array([(0.0, 0.5), (1.0, 0.5), (1.0, 1.5), (2.0, 0.0), (1.0, -1.5), (
 class Drawing:
     """A world on matplotlib axes. ``pose`` moves everything; the other methods show forces, trails and the time."""
 
-    def __init__(self, axes: Axes, world: World, colors: Mapping[str, str] | None = None) -> None:
+    def __init__(self, axes: Axes, world: PlanarWorld, colors: Mapping[str, str] | None = None) -> None:
         self.axes, self.world = axes, world
         bodies = style.body_colors(world.model.bodies, colors)
         self.link_color = dict(zip(world.model.body_link.tolist(), bodies.values(), strict=True))
@@ -220,7 +220,7 @@ def draw(
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be a backdrive Model (Scene.build()), got {type(model).__name__}")
-    world = World(model, model.constants)
+    world = PlanarWorld(model, model.constants)
     q = _coordinates(model.initial_state() if state is None else state, model, environment)
     angle, position = world.poses(q[None])
     if ax is None:

@@ -65,7 +65,7 @@ class Tie:
 
 
 @dataclass
-class World:
+class PlanarWorld:
     """A planar model with given constants, ready to be posed."""
 
     model: Model

@@ -16,11 +16,11 @@ from ...view import video
 from ..run import Run
 from . import dqn
 from .game import STICKY, Game, load
-from .learning import HOLD, WINDOW, Record, learn, play_at_random
+from .learning import HOLD, WINDOW, RandomPlay, learn, play_at_random
 from .paddle import Paddle
 from .planner import HORIZON, ArrivalPlayer, PaperPlayer, Player
 from .play import SCALE, Moment, Played, moments, picture, play
-from .world import World
+from .world import BreakoutWorld
 
 HUMAN = 31.0  # as the paper has it, from Mnih et al. 2015: 31.8 there
 PUBLISHED = (("DQN, Mnih et al. 2015", 200e6, 401.2),)
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Settings:
+class BreakoutSettings:
     """How thorough."""
 
     training: tuple[int, ...]
@@ -49,17 +49,17 @@ class Settings:
     """Actions that DQN learns from, of 4 frames each."""
 
 
-FULL = Settings((10, 30, 100, 300, 1000), 10, 3, 18_000, (6_000, 7_800), 25_000)
-QUICK = Settings((30, 1000), 1, 1, 4_000, (0, 600), 2_000)
+FULL = BreakoutSettings((10, 30, 100, 300, 1000), 10, 3, 18_000, (6_000, 7_800), 25_000)
+QUICK = BreakoutSettings((30, 1000), 1, 1, 4_000, (0, 600), 2_000)
 
 
-class Bench:
+class BreakoutBench:
     """What all games share: the game, the scenes, and what was learned from a record of random play."""
 
-    def __init__(self, run: Run, game: Game, settings: Settings) -> None:
+    def __init__(self, run: Run, game: Game, settings: BreakoutSettings) -> None:
         self.run, self.game, self.settings = run, game, settings
-        self.world, self.rail = World(bricks=True), World(bricks=False)
-        self._records: dict[int, Record] = {}
+        self.world, self.rail = BreakoutWorld(bricks=True), BreakoutWorld(bricks=False)
+        self._records: dict[int, RandomPlay] = {}
 
     def seed(self, number: int) -> int:
         """Of the game number `number`; the random play before it has another."""
@@ -94,7 +94,7 @@ def run(run: Run) -> None:
         published={"human": HUMAN, "model_free": PUBLISHED},
     )  # fmt: skip
     with Game() as game, one_torch_thread():
-        bench = Bench(run, game, settings)
+        bench = BreakoutBench(run, game, settings)
         kinds = [ARRIVAL, PAPER]
         for kind in kinds:  # kernels are made when they are first used: that is not part of a frame
             play(game, bench.player(kind, 0, Paddle.guess()), bench.seed(0), WARM)
@@ -122,7 +122,7 @@ def attempt(run: Run, what: str, part: Callable[[], T]) -> T | None:
         return None
 
 
-def play_games(bench: Bench, kind: str, frames: int, games: int) -> Iterator[Played]:
+def play_games(bench: BreakoutBench, kind: str, frames: int, games: int) -> Iterator[Played]:
     what = f"{kind}, {frames} training frames"
     for number in bench.run.track(range(games), what, games):
         paddle, _ = bench.paddle(number, frames)
@@ -156,7 +156,7 @@ def say(run: Run, what: str, found: dict[str, Any]) -> None:
     )
 
 
-def train_dqn(run: Run, settings: Settings) -> dqn.Trained | None:
+def train_dqn(run: Run, settings: BreakoutSettings) -> dqn.Trained | None:
     if not dqn.available():
         run.say("DQN is left out: pip install stable-baselines3 for it")
         return None
@@ -170,7 +170,7 @@ def train_dqn(run: Run, settings: Settings) -> dqn.Trained | None:
 # ---------------------------------------------------------------------------------------------- pictures
 
 
-def film(run: Run, bench: Bench) -> None:
+def film(run: Run, bench: BreakoutBench) -> None:
     """A part of the first game, with the ball's expected path; and how the paddle was learned for it."""
     settings = bench.settings
     paddle, errors = bench.paddle(0, max(settings.training))

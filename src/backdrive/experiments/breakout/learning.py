@@ -11,7 +11,7 @@ from ...model import State
 from .game import Action, Game
 from .paddle import Paddle
 from .perception import LEFT, RIGHT, look
-from .world import WIDTH, World
+from .world import WIDTH, BreakoutWorld
 
 WINDOW = 10  # frames, of a motion that is simulated
 HOLD = 4  # frames, for which a random action is kept up
@@ -19,7 +19,7 @@ UPDATES = 40  # of the optimiser, at most
 
 
 @dataclass(frozen=True)
-class Record:
+class RandomPlay:
     """A game played at random: the paddle's centre x [N] in frames 0 to N - 1, NaN where a part of it is hidden, and
     the directions [N] pushed after each."""
 
@@ -29,11 +29,11 @@ class Record:
     def __len__(self) -> int:
         return len(self.x)
 
-    def first(self, frames: int) -> Record:
-        return Record(self.x[:frames], self.directions[:frames])
+    def first(self, frames: int) -> RandomPlay:
+        return RandomPlay(self.x[:frames], self.directions[:frames])
 
 
-def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generator) -> Record:
+def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generator) -> RandomPlay:
     """So many frames; the game's chances are those of the seed."""
     turn, x, directions = game.reset(seed), [], []
     action, fresh = Action.NOOP, False
@@ -46,7 +46,7 @@ def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generato
         fresh = turn.over
         if fresh:  # the paddle jumps
             turn = game.reset(seed + 1)
-    return Record(torch.tensor(x, dtype=torch.float64), torch.tensor(directions, dtype=torch.float64))
+    return RandomPlay(torch.tensor(x, dtype=torch.float64), torch.tensor(directions, dtype=torch.float64))
 
 
 def _centre(paddle: tuple[float, float] | None) -> float:
@@ -56,7 +56,7 @@ def _centre(paddle: tuple[float, float] | None) -> float:
     return 0.5 * (paddle[0] + paddle[1])
 
 
-def windows(record: Record) -> tuple[Tensor, Tensor]:
+def windows(record: RandomPlay) -> tuple[Tensor, Tensor]:
     """First frames [B] of all motions that are seen as a whole, and x [W + 2, B] from the frame before on."""
     steps = max(min(WINDOW, len(record) - 3), 1)
     if len(record) < steps + 2:
@@ -66,7 +66,7 @@ def windows(record: Record) -> tuple[Tensor, Tensor]:
     return 1 + torch.nonzero(whole).flatten(), x[:, whole]
 
 
-def error(world: World, paddle: Paddle, record: Record) -> Tensor:
+def error(world: BreakoutWorld, paddle: Paddle, record: RandomPlay) -> Tensor:
     """Mean squared difference of the paddle's simulated and seen motion over all windows, px²; differentiable."""
     begin, x = windows(record)
     steps, batch = len(x) - 2, len(begin)
@@ -78,7 +78,7 @@ def error(world: World, paddle: Paddle, record: Record) -> Tensor:
     return (path.q[1:, :, 3] - x[2:]).square().mean()
 
 
-def learn(world: World, record: Record) -> tuple[Paddle, list[float]]:
+def learn(world: BreakoutWorld, record: RandomPlay) -> tuple[Paddle, list[float]]:
     """The paddle that explains the record best, by L-BFGS on `error` from the guess; and the error along the way."""
     begin, _ = windows(record)
     if len(begin) == 0:

@@ -12,7 +12,7 @@ from .game import Action
 from .paddle import Hand, Paddle
 from .perception import LEFT, RIGHT
 from .tracking import Pair, Situation
-from .world import AWAY, CONTACT, World
+from .world import AWAY, CONTACT, BreakoutWorld
 
 MIDDLE = 0.5 * (LEFT + RIGHT)
 LOST = 8  # frames without a ball, after which the next one is asked for
@@ -63,7 +63,7 @@ class PaperPlayer:
 
     frames = 2
 
-    def __init__(self, world: World, paddle: Paddle) -> None:
+    def __init__(self, world: BreakoutWorld, paddle: Paddle) -> None:
         from ...control import ILQR, MPC, SimulatedDynamics
 
         self.world, self.hand, self.server = world, Hand(paddle), _Server()
@@ -125,7 +125,7 @@ class ArrivalPlayer:
 
     frames = 9
 
-    def __init__(self, world: World, rail: World, paddle: Paddle, generator: torch.Generator) -> None:
+    def __init__(self, world: BreakoutWorld, rail: BreakoutWorld, paddle: Paddle, generator: torch.Generator) -> None:
         """world: with bricks; rail: without, for the paddle."""
         self.world, self.rail, self.paddle, self.generator = world, rail, paddle, generator
         self.hand, self.server = Hand(paddle), _Server()

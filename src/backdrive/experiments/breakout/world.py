@@ -29,7 +29,7 @@ CONTACT = PADDLE_TOP + 0.5 * BALL[1]  # the height of the ball's centre on the p
 AWAY = -1000.0
 
 
-class World:
+class BreakoutWorld:
     """The scene and its simulator, with steps of a frame. bricks: whether there are any.
 
     q = (ball x, y, angle, paddle x), v its rates: px and px per frame.

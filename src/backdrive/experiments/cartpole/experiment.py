@@ -25,7 +25,7 @@ FEW = 50  # samples
 
 
 @dataclass(frozen=True)
-class Settings:
+class CartPoleSettings:
     """How thorough."""
 
     samples: tuple[int, ...]
@@ -38,14 +38,14 @@ class Settings:
     """Steps of random play for the one-step error."""
 
 
-FULL = Settings((1, 2, 5, 10, 25, 50, 100, 200, 1000), 10, 5, 2000)
-QUICK = Settings((5, 50), 5, 2, 500)
+FULL = CartPoleSettings((1, 2, 5, 10, 25, 50, 100, 200, 1000), 10, 5, 2000)
+QUICK = CartPoleSettings((5, 50), 5, 2, 500)
 
 
-class Bench:
+class CartPoleBench:
     """What both models share: random play to learn from and to be judged by, guesses to start from, and episodes."""
 
-    def __init__(self, run: Run, settings: Settings) -> None:
+    def __init__(self, run: Run, settings: CartPoleSettings) -> None:
         self.run, self.settings = run, settings
         self.simulator = Simulator(build(), DT)
         longest = max(settings.samples)
@@ -89,14 +89,14 @@ def run(run: Run) -> None:
         },
     )  # fmt: skip
     with one_torch_thread():
-        bench = Bench(run, settings)
+        bench = CartPoleBench(run, settings)
         fits = learn_all_boxes(bench)
         identify(bench, fits)
         table = {BOXES: judge_boxes(bench, fits), NETWORK: judge_networks(bench)}
     draw_curves(run, settings.samples, table)
 
 
-def learn_all_boxes(bench: Bench) -> dict[int, list[Fit]]:
+def learn_all_boxes(bench: CartPoleBench) -> dict[int, list[Fit]]:
     """By the number of samples, of all seeds."""
     run, settings = bench.run, bench.settings
     return {
@@ -108,14 +108,14 @@ def learn_all_boxes(bench: Bench) -> dict[int, list[Fit]]:
     }
 
 
-def judge_boxes(bench: Bench, fits: dict[int, list[Fit]]) -> dict[str, Any]:
+def judge_boxes(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> dict[str, Any]:
     """The guesses count as learned from 0 samples."""
     learned = [torch.stack([found.value for found in some]) for some in fits.values()]
     dynamics = Boxes(bench.simulator, torch.cat([bench.guesses, *learned]))
     return judge(bench, BOXES, (0, *fits), dynamics)
 
 
-def judge_networks(bench: Bench) -> dict[str, Any]:
+def judge_networks(bench: CartPoleBench) -> dict[str, Any]:
     samples = bench.settings.samples
     several = [
         Networks.train(bench.records_of(n), bench.run.generator(100_000 + n))
@@ -124,7 +124,7 @@ def judge_networks(bench: Bench) -> dict[str, Any]:
     return judge(bench, NETWORK, samples, Networks.joined(several))
 
 
-def judge(bench: Bench, name: str, samples: Sequence[int], dynamics: Several) -> dict[str, Any]:
+def judge(bench: CartPoleBench, name: str, samples: Sequence[int], dynamics: Several) -> dict[str, Any]:
     """One-step errors and rewards of every seed, by the number of samples."""
     errors = dynamics.errors(bench.held_out).unflatten(0, (len(samples), -1))  # [samples, seeds, 4]
     rewards = bench.rewards(dynamics, f"{name}: balancing")
@@ -143,7 +143,7 @@ def judge(bench: Bench, name: str, samples: Sequence[int], dynamics: Several) ->
     return table
 
 
-def identify(bench: Bench, fits: dict[int, list[Fit]]) -> None:
+def identify(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> None:
     """What the boxes are after `FEW` samples, how well that is known, and what a known width would tell."""
     run, truth = bench.run, told(torch.tensor(TRUTH, dtype=torch.float64))
     samples = max(n for n in bench.settings.samples if n <= FEW or n == min(bench.settings.samples))
