@@ -1,8 +1,8 @@
-"""Costs that are formulas, as kernels: their sums over motions, and their derivatives to second order, in one call.
+"""Kernels for costs that are formulas: sums over motions, and derivatives to second order, in one call.
 
-Most of the time of a small plan would go to torch, whose operators take microseconds for a few numbers, and
-differentiating twice calls hundreds of them. A kernel is made for a formula, whatever the numbers in it: the user's
-function is called anew for every plan, so that what it refers to may change.
+Without kernels, a small plan would spend most of its time in torch, whose operators take microseconds for a few
+numbers; differentiating twice calls hundreds of operators. A kernel serves a formula with any constants in it: the
+user's function is traced again for every plan, so the values it refers to may change.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ Function = Callable[..., list[Scalar]]
 
 
 class CostKernels:
-    """The kernels of a stage's and a final cost, and the numbers in them.
+    """The kernels of a stage cost and a final cost, and the constants in their formulas.
 
-    stage: of the changes (δu, δx), the state, the control, and the number of the step; final: of δx and the state.
+    stage: a function of the changes (δu, δx), the state, the control and the step number. final: of δx and the state.
     """
 
     def __init__(self, stage: Formula, final: Formula, sizes: tuple[int, int, int]) -> None:
@@ -50,13 +50,13 @@ class CostKernels:
         self.key = (stage.key, len(stage.constants), final.key, self.bits)
 
     def total(self, states: Tensor, controls: Tensor, start: int) -> Tensor:
-        """[B]; infinite where a motion is not finite."""
+        """Total costs [B]; infinite where a motion is not finite."""
         out = states.new_empty(states.shape[1], 1)
         self._run("total", states, controls, start, out=out)
         return out.squeeze(-1)
 
     def expand(self, states: Tensor, controls: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """See `Bill.expand`."""
+        """See `TrajectoryCost.expand`."""
         (steps, batch, nu), d = controls.shape, self.sizes[2]
         H, end = states.new_zeros(steps, batch, (nu + d + 1) ** 2), states.new_zeros(batch, (d + 1) ** 2)
         self._run("expand", states, controls, start, H=H, end=end)
@@ -92,10 +92,10 @@ _built: dict[tuple, Executable] = {}
 def cost_kernels(
     stage: Callable[..., Any], final: Callable[..., Any], n: int, nu: int, d: int, dtype: torch.dtype
 ) -> CostKernels | None:
-    """None where a cost is no formula of those functions that there are symbols for, or too long a one."""
+    """The kernels of a cost; None if it uses functions that `symbols` does not have, or if its formula is too long."""
     try:
         of_stage, of_final = Formula(stage, (nu + d, n, nu, 0), dtype), Formula(final, (d, n), dtype)
-    except Exception:  # whatever a user's function says to symbols: torch gives it tensors
+    except Exception:  # Any error of a user's function called with symbols: torch evaluates it on tensors instead.
         return None
     if (len(of_stage.tape.nodes) + len(of_final.tape.nodes)) * (nu + d) > MOST_WORK:
         return None
@@ -104,9 +104,9 @@ def cost_kernels(
 
 @dataclass(frozen=True)
 class CostInputs:
-    """A motion as a kernel reads it, and the costs that it is charged.
+    """The inputs of a cost kernel: the formulas of the cost, and the motion of one environment.
 
-    sizes: n, nu and d. constants: those of `stage`, then those of `final`. begin: the number of the first step.
+    sizes: n, nu and d. constants: those of `stage`, then those of `final`. begin: the first step's number.
     """
 
     stage: Formula
@@ -133,28 +133,31 @@ class CostInputs:
         return lambda *change: replay(final.tape, [*change, *given], [final.value])
 
 
-def add_up(motion: CostInputs, out: ScalarArray) -> None:
+def add_up(inputs: CostInputs, out: ScalarArray) -> None:
     """Kernel: the cost of a motion; infinite where it is not finite."""
-    _, nu, d = motion.sizes
+    _, nu, d = inputs.sizes
     total = carry(1)
     total[0] = 0.0
-    for t in loop(motion.steps):
-        stage_cost = motion.stage_cost(t)
+    for t in loop(inputs.steps):
+        stage_cost = inputs.stage_cost(t)
         total[0] = total[0] + stage_cost(*[0.0] * (nu + d))[0]
-    total[0] = total[0] + motion.final_cost()(*[0.0] * d)[0]
+    total[0] = total[0] + inputs.final_cost()(*[0.0] * d)[0]
     out[0] = select(is_finite(total[0]), total[0], float("inf"))
 
 
-def differentiate(motion: CostInputs, H: TimedArray, end: ScalarArray) -> None:
+def differentiate(inputs: CostInputs, H: TimedArray, end: ScalarArray) -> None:
     """Kernel: quadratic forms of (δu, δx, 1) for every step, and of (δx, 1) for the last state."""
-    _, nu, d = motion.sizes
-    for t in loop(motion.steps):
-        _write_form(H.row(t), motion.stage_cost(t), nu + d)
-    _write_form(end, motion.final_cost(), d)
+    _, nu, d = inputs.sizes
+    for t in loop(inputs.steps):
+        _write_form(H.row(t), inputs.stage_cost(t), nu + d)
+    _write_form(end, inputs.final_cost(), d)
 
 
 def _write_form(out: ScalarArray, function: Function, size: int) -> None:
-    """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column; zero is there already."""
+    """Write H of the form ½ zᵀ H z, z = (change, 1): the Hessian, with the gradient in the last row and column.
+
+    `out` is initialised to zero, so entries that are zero for all motions are skipped.
+    """
     origin, row = [0.0] * size, size + 1
     tape = Graph(scratch=True)
     with tape:

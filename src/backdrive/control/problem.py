@@ -1,4 +1,4 @@
-"""A planning problem as every method sees it, and what a method returns."""
+"""A planning problem as every method sees it, and the solution that a method returns."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .costs import Bill
+from .costs import TrajectoryCost
 from .dynamics import Dynamics
 from .result import Outcome
 
 
 @dataclass
 class PlanningProblem:
-    """Move B environments from x [B, n] for T steps within limits low, high [nu] (infinite: none), at least cost.
+    """Minimise the cost of T steps of B environments from x [B, n], with controls between low and high [nu].
 
-    tick: called after every iteration with the costs.
+    Absent limits are infinite. tick: called with the costs [B] after every iteration.
     """
 
     dynamics: Dynamics
-    bill: Bill
+    cost: TrajectoryCost
     x: Tensor
     low: Tensor
     high: Tensor
@@ -38,7 +38,7 @@ class PlanningProblem:
         return torch.clamp(controls, self.low, self.high)
 
     def record(self, cost: Tensor) -> None:
-        """[B], at the start and after every iteration."""
+        """Note the costs [B]; called at the start and after every iteration."""
         self.history.append(cost.detach().clone())
         if self.tick is not None:
             self.tick(cost)
@@ -46,7 +46,7 @@ class PlanningProblem:
 
 @dataclass
 class Solution:
-    """controls [T, B, nu], states [T + 1, B, n], cost [B], iterations [B], how each ended; gains [T, B, nu, d]."""
+    """controls [T, B, nu], states [T + 1, B, n], cost [B], iterations [B], outcomes [B], gains [T, B, nu, d]."""
 
     controls: Tensor
     states: Tensor
@@ -61,7 +61,7 @@ class Method(Protocol):
     def max_iterations(self) -> int: ...
 
     def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
-        """From these controls [T, B, nu], within the limits, to better ones."""
+        """Improve these controls [T, B, nu], which are within the limits."""
 
 
 def whole_number(name: str, n: object, least: int = 1) -> int:

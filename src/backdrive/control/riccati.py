@@ -1,14 +1,14 @@
-"""The value recursion of iLQR: backwards in time, the cost still to come as a quadratic form of the state's change.
+"""The value recursion of iLQR: backwards in time, the cost-to-go as a quadratic form of the change of state.
 
-With y = (δu, δx), a step δx⁺ = F y, its cost ½ yᵀ H y + hᵀ y, and ½ δxᵀ V δx + vᵀ δx to come after it,
+With y = (δu, δx), a step δx⁺ = F y, its cost ½ yᵀ H y + hᵀ y, and the cost-to-go ½ δxᵀ V δx + vᵀ δx,
 
     Q = H + Fᵀ V⁺ F,  q = h + Fᵀ v⁺        δu = K δx + k minimises ½ yᵀ Q y + qᵀ y, within its bounds at δx = 0
     V = Qxx + Kᵀ Quu K + Kᵀ Qux + Quxᵀ K       v = qx + Kᵀ (Quu k + qu) + Quxᵀ k
 
-Regularisation adds to the diagonals of V⁺ and Quu where K and k are found; V and v are then those of the true Q.
+Regularisation adds to the diagonals of V⁺ and Quu for finding K and k; V and v are computed with the true Q.
 
-It is a kernel like those of the physics, whose lanes are environments: a step takes a microsecond where a dozen torch
-operators on small matrices take a hundred.
+The recursion is a kernel like those of the physics, whose lanes are environments: a step takes a microsecond, where a
+dozen torch operators on small matrices take a hundred.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .boxqp import factor, inner, solve_box, substitute
 Array = np.ndarray
 
 CORES = os.cpu_count() or 1
-THREAD_WORK = 200_000  # multiplications from which on another thread pays
+THREAD_WORK = 200_000  # Multiplications per thread below which another thread does not pay.
 
 
 @dataclass
 class Policy:
     """δu = K δx + k: gains K [T, B, nu, d], feedforward k [T, B, nu].
 
-    expected: [B], by how much the cost changes with it to second order. slope: [B], the part of that to first order.
-    sound: [B], bool: the form was convex in all controls; else the policy is of no use.
+    expected: [B], the predicted change of the cost, to second order. slope: [B], its first-order part.
+    sound: [B], bool: every Quu was positive definite; otherwise the policy is meaningless.
     """
 
     gains: Array
@@ -45,7 +45,7 @@ class Policy:
     sound: Array
 
     def of(self, which: Array) -> Policy:
-        """Those of some environments: bool [B]."""
+        """The policies of some environments; which: bool [B]."""
         if which.all():
             return self
         return Policy(
@@ -152,9 +152,9 @@ def _executable(limited: bool, bits: int) -> Executable:
 
 
 def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | None, regularization: Array) -> Policy:
-    """The best policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
+    """The optimal policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
 
-    low, high: [T, B, nu], bounds of δu; None: there are none. regularization: [B, 2], on the state and on the control.
+    low, high: [T, B, nu], bounds of δu, or None. regularization: [B, 2], of the state and of the control.
     """
     steps, batch, d, w = F.shape
     nu, dtype = w - d, F.dtype
@@ -165,7 +165,7 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
     over_time = {"F": F, "H": H, **bounds, "gains": gains, "feedforward": feedforward}
     once = {"end": end, "regularization": regularization, "summary": summary}
     values: dict[str, Any] = {"steps": steps, "d": d, "nu": nu}
-    in_use = []  # copies must live until the kernel has run
+    in_use = []  # Keeps copies alive until the kernel has run.
     for name, x in (*over_time.items(), *once.items()):
         x = np.ascontiguousarray(x, dtype)
         in_use.append(x)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...control import ILQR, MPC, Cost
 from .game import CAP, FORCE, CartPole
-from .several import Several
+from .model_batch import ModelBatch
 
 HORIZON = 5
 PLANNER = ILQR(max_iterations=2, tolerance=1e-4)
@@ -23,7 +23,7 @@ COST = Cost(lambda x, u, t: _leaning(x), _leaning)  # the paper's: the square of
 
 
 def balance(
-    dynamics: Several, models: Sequence[int], seeds: Sequence[int], tick: Callable[[int, int], None] | None = None
+    dynamics: ModelBatch, models: Sequence[int], seeds: Sequence[int], tick: Callable[[int, int], None] | None = None
 ) -> list[int]:
     """The rewards of episodes, each with its model and its seed; all of them at once. tick: told how far it is."""
     envs = [CartPole() for _ in seeds]

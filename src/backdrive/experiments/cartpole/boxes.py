@@ -12,19 +12,19 @@ from ...model import Box, Hinge, Model, Scene, Slider, State
 from ...simulator import Simulator
 from ...trajectory import Trajectory
 from .game import DT, FORCE, GRAVITY, Steps
-from .several import Several
+from .model_batch import ModelBatch
 
 BOXES = "boxes"
 UNKNOWNS = ("mass of cart", "mass of pole", "length of pole", "width of pole")
 BOUNDS = ((0.1, 10.0), (0.01, 1.0), (0.1, 10.0), (0.001, 1.0))  # kg, kg, m, m
 TRUTH = (1.0, 0.1, 1.0, 0.0)  # Gymnasium's pole is a thin rod
-TOLD = ("mass of both (kg)", "pole's mass x arm (kg m)", "inertia about hinge (kg m²)")
+IDENTIFIABLE = ("mass of both (kg)", "pole's mass x arm (kg m)", "inertia about hinge (kg m²)")
 POLE_X, POLE_Y = 2, 3  # rows of the parameter "size"
 SIGN = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)  # the hinge turns to the left
 TURN = torch.diag(SIGN)[:, [0, 2, 1, 3]]  # (q, v) to what is seen: x, its rate, angle, its rate
 
 
-class Boxes(Several):
+class Boxes(ModelBatch):
     """Scenes with the masses and sizes of `values` [K, 4], as `UNKNOWNS` has them."""
 
     def __init__(self, simulator: Simulator, values: Tensor) -> None:
@@ -117,13 +117,13 @@ def learn_boxes(simulator: Simulator, steps: Steps, start: Tensor, width: float 
     )  # fmt: skip
 
 
-def told(values: Tensor) -> Tensor:
-    """What motion tells of masses and sizes [4]: see `TOLD`, [3]."""
+def identifiable(values: Tensor) -> Tensor:
+    """What motion tells of masses and sizes [4]: see `IDENTIFIABLE`, [3]."""
     cart, pole, length, width = values.unbind(-1)
     return torch.stack([cart + pole, pole * length / 2.0, pole * (length**2 / 3.0 + width**2 / 12.0)], -1)
 
 
-def told_with_deviations(found: Fit) -> tuple[Tensor, Tensor]:
+def identifiable_with_deviations(found: Fit) -> tuple[Tensor, Tensor]:
     """[3] each; the covariance has no part along changes that leave all three as they are."""
-    J = torch.func.jacrev(told)(found.value)
-    return told(found.value), (J @ found.covariance @ J.T).diagonal().sqrt()
+    J = torch.func.jacrev(identifiable)(found.value)
+    return identifiable(found.value), (J @ found.covariance @ J.T).diagonal().sqrt()

@@ -15,11 +15,23 @@ from ...simulator import Simulator
 from ...threads import one_torch_thread
 from ..run import Run
 from .balance import HORIZON, PLANNER, balance
-from .boxes import BOUNDS, BOXES, TOLD, TRUTH, UNKNOWNS, Boxes, build, guess, learn_boxes, told, told_with_deviations
+from .boxes import (
+    BOUNDS,
+    BOXES,
+    IDENTIFIABLE,
+    TRUTH,
+    UNKNOWNS,
+    Boxes,
+    build,
+    guess,
+    identifiable,
+    identifiable_with_deviations,
+    learn_boxes,
+)
 from .figures import draw_curves, draw_learned
 from .game import CAP, DT, FORCE, GOOD, Steps, load, play_at_random
+from .model_batch import ModelBatch
 from .networks import HIDDEN, MINIBATCH, NETWORK, RATE, UPDATES, Networks
-from .several import Several
 
 FEW = 50  # samples
 
@@ -62,7 +74,7 @@ class CartPoleBench:
     def records_of(self, samples: int) -> list[Steps]:
         return [record.first(samples) for record in self.records]
 
-    def rewards(self, dynamics: Several, what: str) -> Tensor:
+    def rewards(self, dynamics: ModelBatch, what: str) -> Tensor:
         """Mean rewards, [samples, seeds], of models in that order."""
         settings = self.settings
         models = [k for k in range(dynamics.count) for _ in range(settings.episodes)]
@@ -124,7 +136,7 @@ def judge_networks(bench: CartPoleBench) -> dict[str, Any]:
     return judge(bench, NETWORK, samples, Networks.joined(several))
 
 
-def judge(bench: CartPoleBench, name: str, samples: Sequence[int], dynamics: Several) -> dict[str, Any]:
+def judge(bench: CartPoleBench, name: str, samples: Sequence[int], dynamics: ModelBatch) -> dict[str, Any]:
     """One-step errors and rewards of every seed, by the number of samples."""
     errors = dynamics.errors(bench.held_out).unflatten(0, (len(samples), -1))  # [samples, seeds, 4]
     rewards = bench.rewards(dynamics, f"{name}: balancing")
@@ -145,11 +157,11 @@ def judge(bench: CartPoleBench, name: str, samples: Sequence[int], dynamics: Sev
 
 def identify(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> None:
     """What the boxes are after `FEW` samples, how well that is known, and what a known width would tell."""
-    run, truth = bench.run, told(torch.tensor(TRUTH, dtype=torch.float64))
+    run, truth = bench.run, identifiable(torch.tensor(TRUTH, dtype=torch.float64))
     samples = max(n for n in bench.settings.samples if n <= FEW or n == min(bench.settings.samples))
     some = fits[samples]
     values = torch.stack([found.value for found in some])
-    numbers, deviations = (torch.stack(x) for x in zip(*map(told_with_deviations, some), strict=True))
+    numbers, deviations = (torch.stack(x) for x in zip(*map(identifiable_with_deviations, some), strict=True))
     thin = [
         learn_boxes(bench.simulator, steps, start, width=BOUNDS[3][0])
         for steps, start in zip(bench.records_of(samples), bench.guesses, strict=True)
@@ -160,8 +172,8 @@ def identify(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> None:
             "samples": samples, "unknowns": UNKNOWNS, "truth": TRUTH, "guesses": bench.guesses, "values": values,
             "deviations": torch.stack([found.std for found in some]), "outcomes": [str(f.outcome) for f in some],
             "told": {
-                "names": TOLD, "truth": truth, "values": numbers, "deviations": deviations,
-                "of_guesses": told(bench.guesses),
+                "names": IDENTIFIABLE, "truth": truth, "values": numbers, "deviations": deviations,
+                "of_guesses": identifiable(bench.guesses),
             },
             "width_known": {
                 "unknowns": UNKNOWNS[:3], "values": thin_values, "deviations": torch.stack([f.std for f in thin]),
@@ -169,7 +181,7 @@ def identify(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> None:
             },
         }
     )  # fmt: skip
-    for k, name in enumerate(TOLD):
+    for k, name in enumerate(IDENTIFIABLE):
         low, high = float(numbers[:, k].min()), float(numbers[:, k].max())
         run.say(
             f"{name}: {low:.5g} to {high:.5g} from {samples} samples, ± {float(deviations[:, k].median()):.1g}; "

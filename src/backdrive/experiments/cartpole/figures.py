@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..run import Run
 from .balance import HORIZON
-from .boxes import BOXES, TOLD, TRUTH, UNKNOWNS, told
+from .boxes import BOXES, IDENTIFIABLE, TRUTH, UNKNOWNS, identifiable
 from .game import CAP, GOOD
 
 
@@ -60,11 +60,11 @@ def draw_learned(run: Run, samples: int, guesses: Tensor, values: Tensor, thin: 
         left.plot([], [], "o", color=color, ms=4, label=label)
     left.legend(fontsize=8)
     for k in range(3):
-        exact = told(truth)[k]
+        exact = identifiable(truth)[k]
         error = 1.96 * deviations[:, k] / exact
-        right.errorbar(k + spread, told(values)[:, k] / exact, yerr=error, fmt="o", color="C0", ms=4, lw=0.8)
+        right.errorbar(k + spread, identifiable(values)[:, k] / exact, yerr=error, fmt="o", color="C0", ms=4, lw=0.8)
     right.axhline(1.0, color="k", lw=0.8, ls="--")
-    right.set_xticks(range(3), TOLD, fontsize=8)
+    right.set_xticks(range(3), IDENTIFIABLE, fontsize=8)
     right.set_xlim(-0.5, 2.5)
     right.set(title="what motion tells, with 95 % intervals")
     run.figure("learned", figure)

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from .game import Steps
-from .several import Several
+from .model_batch import ModelBatch
 
 NETWORK = "network"
 HIDDEN, RATE, UPDATES, MINIBATCH = 100, 3e-3, 3000, 100
 
 
-class Networks(Several):
+class Networks(ModelBatch):
     """K networks of two hidden layers that tell the change of what is seen; numbers go in and out in units of `scales`.
 
     layers: weights [K, inputs, outputs] and biases [K, 1, outputs]. scales: means and deviations of the inputs [K, 1,

@@ -9,7 +9,7 @@ from ...control import Dynamics
 from .game import Steps
 
 
-class Several(Dynamics):
+class ModelBatch(Dynamics):
     """K models at once: a state [5] is what is seen [4], and the number of the model that goes on from there."""
 
     nu = 1
