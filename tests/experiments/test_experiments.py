@@ -91,10 +91,10 @@ def test_progress_is_told(tmp_path):
 
 def test_chain_mass(tmp_path, monkeypatch):
     """With as little of everything as there can be; without the film, which has tests of its own."""
-    from backdrive.experiments import chain_mass
+    from backdrive.experiments.chain_mass import experiment
 
-    monkeypatch.setattr(chain_mass, "QUICK", chain_mass.ChainMassSettings((2, 5), 3, 1, 3, (1, 2), 1))
-    monkeypatch.setattr(chain_mass, "film", lambda run, world: None)
+    monkeypatch.setattr(experiment, "QUICK", experiment.ChainMassSettings((2, 5), 3, 1, 3, (1, 2), 1))
+    monkeypatch.setattr(experiment, "film", lambda run, world: None)
     lines = []
     run = Run(tmp_path, quick=True, log=lines.append)
     experiments.find("chain-mass").run(run)
@@ -120,7 +120,7 @@ def test_chain_mass(tmp_path, monkeypatch):
 
 
 def test_the_chain_is_the_papers(tmp_path):
-    from backdrive.experiments.chain_mass import ChainWorld
+    from backdrive.experiments.chain_mass.world import ChainWorld
 
     world = ChainWorld(5)
     path = world.move(world.truth())
@@ -134,7 +134,7 @@ def test_the_chain_is_the_papers(tmp_path):
 
 
 def test_windows_escape_from_a_minimum_that_is_not_the_least():
-    from backdrive.experiments.chain_mass import ChainWorld
+    from backdrive.experiments.chain_mass.world import ChainWorld
 
     world = ChainWorld(5)
     observed = world.observe(world.truth())

@@ -25,7 +25,7 @@ class Env(gymnasium.Env):
         threads, solver: of the simulator; one environment uses one thread at most.
 
     `step` and `reset` take and return numpy arrays. `step_torch` and `reset_torch` do the same with tensors, and keep
-    the graph: an observation has gradients with respect to all previous actions and the initial state; `detach` cuts it.
+    the graph: an observation has gradients with respect to all earlier actions and the initial state; `detach` cuts it.
     Actions beyond their limits are clipped, as in Gymnasium's MuJoCo environments; actions that are not finite or
     have the wrong shape raise.
     """

@@ -61,7 +61,7 @@ def limits(world: PlanarWorld, angle: Array, position: Array, wanted: Any = "aut
 
 
 def _boxes(world: PlanarWorld, angle: Array, position: Array) -> tuple[Array, Array]:
-    """Corners of each link's bounding box in every frame, [S, nlink, 2] each; points that are not finite are skipped."""
+    """Corners of each link's bounding box in every frame, [S, nlink, 2] each, of the points that are finite."""
     low, high = np.full_like(position, np.inf), np.full_like(position, -np.inf)
     own: dict[int, list[Array]] = {pin.link: [np.zeros((1, 2)), pin.anchor[None]] for pin in world.pins}
     for outline in world.outlines:

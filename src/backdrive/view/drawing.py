@@ -68,7 +68,7 @@ class Drawing:
         self._bare = [i for i in sorted(bare) if i in world.model.body_link]
 
     def pose(self, angle: Array, position: Array, limits: Array) -> None:
-        """Move links to angle [nlink] (rad) and position [nlink, 2] (m). limits: shown (left, right, bottom, top), m."""
+        """Move links to angle [nlink] (rad) and position [nlink, 2] (m). limits: (left, right, bottom, top), m."""
         self.axes.set_xlim(limits[0], limits[1])
         self.axes.set_ylim(limits[2], limits[3])
         for ground in self._grounds:
@@ -215,8 +215,8 @@ def draw(
 ) -> Axes:
     """A picture of a planar world.
 
-    state: q [nq], or [B, nq], of which ``environment`` selects one; None: the state it was built in. ax: matplotlib axes;
-    None: a new figure. limits: (left, right, bottom, top) in m, or "auto". colors: {body: colour}.
+    state: q [nq], or [B, nq], of which ``environment`` selects one; None: the state it was built in. ax: matplotlib
+    axes; None: a new figure. limits: (left, right, bottom, top) in m, or "auto". colors: {body: colour}.
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be a backdrive Model (Scene.build()), got {type(model).__name__}")
