@@ -1,4 +1,4 @@
-"""Learn boxes and networks from the same random play, and see how well they expect, and balance."""
+"""Learn boxes and networks from the same random play, and compare their predictions and their balancing."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from .game import CAP, DT, FORCE, GOOD, Steps, load, play_at_random
 from .model_batch import ModelBatch
 from .networks import HIDDEN, MINIBATCH, NETWORK, RATE, UPDATES, Networks
 
-FEW = 50  # samples
+FEW = 50  # Samples for which the learned masses and sizes are reported.
 
 
 @dataclass(frozen=True)
 class CartPoleSettings:
-    """How thorough."""
+    """How thorough a run is."""
 
     samples: tuple[int, ...]
-    """Steps of random play to learn from."""
+    """Numbers of steps of random play to learn from."""
     seeds: int
-    """Each has its own random play, guess, networks and episodes."""
+    """Number of seeds; each has its own random play, guess, networks and episodes."""
     episodes: int
-    """Of each seed, the same for both models and all numbers of samples."""
+    """Episodes of each seed, the same for both models and all numbers of samples."""
     held_out: int
     """Steps of random play for the one-step error."""
 
@@ -55,7 +55,7 @@ QUICK = CartPoleSettings((5, 50), 5, 2, 500)
 
 
 class CartPoleBench:
-    """What both models share: random play to learn from and to be judged by, guesses to start from, and episodes."""
+    """Shared by both models: random play for training and testing, initial guesses, and episodes."""
 
     def __init__(self, run: Run, settings: CartPoleSettings) -> None:
         self.run, self.settings = run, settings
@@ -68,14 +68,14 @@ class CartPoleBench:
         self.held_out = play_at_random(settings.held_out, self._seed(settings.seeds, 0), run.generator(3))
 
     def _seed(self, seed: int, episode: int) -> int:
-        """Of the environment; episode 0 is random play."""
+        """Seed of the environment; episode 0 is random play."""
         return 100_000 * self.run.seed + 100 * seed + episode
 
     def records_of(self, samples: int) -> list[Steps]:
         return [record.first(samples) for record in self.records]
 
     def rewards(self, dynamics: ModelBatch, what: str) -> Tensor:
-        """Mean rewards, [samples, seeds], of models in that order."""
+        """Mean rewards [samples, seeds] of the models, which are in that order."""
         settings = self.settings
         models = [k for k in range(dynamics.count) for _ in range(settings.episodes)]
         seeds = [self._seed(model % settings.seeds, 1 + k % settings.episodes) for k, model in enumerate(models)]
@@ -109,7 +109,7 @@ def run(run: Run) -> None:
 
 
 def learn_all_boxes(bench: CartPoleBench) -> dict[int, list[Fit]]:
-    """By the number of samples, of all seeds."""
+    """Fits of all seeds, by the number of samples."""
     run, settings = bench.run, bench.settings
     return {
         samples: [
@@ -121,7 +121,7 @@ def learn_all_boxes(bench: CartPoleBench) -> dict[int, list[Fit]]:
 
 
 def judge_boxes(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> dict[str, Any]:
-    """The guesses count as learned from 0 samples."""
+    """Evaluate the boxes; the guesses count as learned from 0 samples."""
     learned = [torch.stack([found.value for found in some]) for some in fits.values()]
     dynamics = Boxes(bench.simulator, torch.cat([bench.guesses, *learned]))
     return judge(bench, BOXES, (0, *fits), dynamics)
@@ -156,7 +156,7 @@ def judge(bench: CartPoleBench, name: str, samples: Sequence[int], dynamics: Mod
 
 
 def identify(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> None:
-    """What the boxes are after `FEW` samples, how well that is known, and what a known width would tell."""
+    """Report the boxes learned from `FEW` samples with their uncertainty, and those learned with a known width."""
     run, truth = bench.run, identifiable(torch.tensor(TRUTH, dtype=torch.float64))
     samples = max(n for n in bench.settings.samples if n <= FEW or n == min(bench.settings.samples))
     some = fits[samples]
