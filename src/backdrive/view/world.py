@@ -66,7 +66,7 @@ class Tie:
 
 @dataclass
 class PlanarWorld:
-    """A planar model with given constants [nconst], and what is drawn of it."""
+    """A planar model with given constants [nconst], and the geometry that is drawn."""
 
     model: Model
     constants: Array

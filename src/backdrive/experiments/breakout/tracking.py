@@ -71,7 +71,7 @@ class Tracker:
         return (flight[-1][0] - flight[0][0]) / n, (flight[-1][1] - flight[0][1]) / n
 
     def _follow_paddle(self, seen: Seen) -> Pair:
-        """The paddle's position and velocity. It is partly hidden at the right wall; a missed ball may look like a part."""
+        """The paddle's position and velocity. At the right wall it is partly hidden; a missed ball may look like it."""
         if seen.paddle is None:
             return (self._left or LEFT) + 0.5 * self._width, 0.0
         left, right = seen.paddle
