@@ -173,4 +173,4 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
         values[name] = (x.ctypes.data, size, 0 if name in once else batch * size)
     threads = min(CORES, 1 + steps * batch * w**3 // THREAD_WORK)
     run(_executable(limited, 8 * dtype.itemsize), batch, threads, values)
-    return Policy(gains, feedforward, *summary[:, :2].T, summary[:, 2] > 0.5)
+    return Policy(gains, feedforward, summary[:, 0], summary[:, 1], summary[:, 2] > 0.5)
