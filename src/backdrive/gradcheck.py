@@ -27,7 +27,7 @@ ROUNDING = 1e-9  # changes of a value below this, relative to the sum of its ter
 
 
 @dataclass(frozen=True)
-class Comparison:
+class GradcheckRow:
     """One comparison: the derivative along a random direction by the adjoint and by differences."""
 
     name: str
@@ -42,7 +42,7 @@ class GradcheckReport:
     """The result of `gradcheck`; true if everything agreed (where the derivative exists)."""
 
     tolerance: float
-    rollout: list[Comparison] = field(default_factory=list)
+    rollout: list[GradcheckRow] = field(default_factory=list)
     steps: dict[str, Tensor] = field(default_factory=dict)
     """For each of q, v and controls, the error of every single step: [T]."""
     switched: list[int] = field(default_factory=list)
@@ -121,7 +121,7 @@ def gradcheck(
         return terms.sum(), path.status.modes.flatten(), terms.detach().abs().sum()
 
     rows = [
-        Comparison(name, float(adjoint), float(difference), float(error), bool(switched.any()))
+        GradcheckRow(name, float(adjoint), float(difference), float(error), bool(switched.any()))
         for name, (adjoint, difference, error, switched) in _compare(loss_of, inputs, list(inputs), generator).items()
     ]
     errors, switched = _check_steps(simulator, path, inputs, generator)

@@ -8,7 +8,7 @@ from worlds import WrongGradient, arm, craft, double, random, random_state, simu
 
 import backdrive as bd
 from backdrive.control import MPC, Cost, SimulatedDynamics, TorchDynamics, costs, quadratic
-from backdrive.control.costs import Bill
+from backdrive.control.costs import TrajectoryCost
 
 GOAL = double(0.3, -0.2)
 TURN = double([0.5, 0.1], [-0.2, 0.4])
@@ -49,11 +49,11 @@ FORMULAS = {
 
 def bills(cost, dynamics, monkeypatch):
     """By kernels, and by torch."""
-    compiled = Bill(cost, dynamics, 3)
+    compiled = TrajectoryCost(cost, dynamics, 3)
     states, controls = motion(dynamics)
     assert compiled._compiled(states, controls) is not None
     monkeypatch.setattr(costs, "cost_kernels", lambda *args: None)
-    plain = Bill(cost, SimulatedDynamics(dynamics.simulator), 3)
+    plain = TrajectoryCost(cost, SimulatedDynamics(dynamics.simulator), 3)
     assert plain._compiled(states, controls) is None
     return compiled, plain, states, controls
 
@@ -125,16 +125,16 @@ TO_TORCH = {
 def test_what_is_no_formula_is_left_to_torch(name):
     dynamics = SimulatedDynamics(simulator(arm))
     states, controls = motion(dynamics)
-    bill = Bill(Cost(TO_TORCH[name]), dynamics)
-    assert bill._compiled(states, controls) is None
-    assert torch.isfinite(bill.total(states, controls)).all()
+    cost_of_path = TrajectoryCost(Cost(TO_TORCH[name]), dynamics)
+    assert cost_of_path._compiled(states, controls) is None
+    assert torch.isfinite(cost_of_path.total(states, controls)).all()
 
 
 def test_gradients_pass_through_torch():
     dynamics = SimulatedDynamics(simulator(arm))
     states, controls = motion(dynamics)
     u = controls.clone().requires_grad_()
-    (g,) = torch.autograd.grad(Bill(FORMULAS["sums"], dynamics).total(states, u).sum(), u)
+    (g,) = torch.autograd.grad(TrajectoryCost(FORMULAS["sums"], dynamics).total(states, u).sum(), u)
     torch.testing.assert_close(g, states[:-1, :, :1].expand_as(g))
 
 
@@ -178,7 +178,9 @@ def test_other_numbers_in_a_formula_need_no_other_kernel():
     states, controls = motion(dynamics)
 
     def total(weight):
-        return Bill(Cost(lambda s, u, t: weight * s.q.square().sum() + weight), dynamics).total(states, controls)
+        return TrajectoryCost(Cost(lambda s, u, t: weight * s.q.square().sum() + weight), dynamics).total(
+            states, controls
+        )
 
     once, count = total(0.3), len(formulas._built)
     torch.testing.assert_close(total(0.6), 2 * once)
@@ -189,5 +191,5 @@ def test_a_motion_that_is_not_finite_is_infinitely_dear():
     dynamics = SimulatedDynamics(simulator(arm))
     states, controls = motion(dynamics)
     states[3, 1, 0] = torch.nan
-    total = Bill(FORMULAS["sums"], dynamics).total(states, controls)
+    total = TrajectoryCost(FORMULAS["sums"], dynamics).total(states, controls)
     assert total[1] == torch.inf and torch.isfinite(total[[0, 2, 3, 4]]).all()

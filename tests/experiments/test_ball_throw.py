@@ -10,15 +10,18 @@ import torch
 from quick_runs import quick_run
 
 from backdrive import experiments
-from backdrive.experiments import Run, ball_throw
-from backdrive.experiments.ball_throw import DT, RADIUS, REST, STEPS, Landing, Search, World
+from backdrive.experiments import Run
+from backdrive.experiments.ball_throw import experiment, searches
+from backdrive.experiments.ball_throw.checks import gradient_errors
+from backdrive.experiments.ball_throw.searches import Search, by_cma, by_gradient
+from backdrive.experiments.ball_throw.world import DT, RADIUS, REST, STEPS, Landing, ThrowWorld
 
 matplotlib.use("Agg")
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World()
+def world() -> ThrowWorld:
+    return ThrowWorld()
 
 
 def random_throws(count: int, seed: int) -> torch.Tensor:
@@ -65,16 +68,16 @@ def test_spin_and_side_matter(world):
 
 
 def test_gradients_agree_with_differences(world):
-    errors, switched = ball_throw.gradient_errors(world, random_throws(24, 5))
+    errors, switched = gradient_errors(world, random_throws(24, 5))
     assert int(switched.sum()) <= 2
     assert errors[~switched].max() < 1e-6
 
 
 def test_gradients_find_throws_from_random_starts(world):
     """The claim is of fewer than 88 iterations, from 9 of 10."""
-    searches = [ball_throw.by_gradient(world, start) for start in random_throws(10, 7)]
-    assert sum(search.found for search in searches) >= 9
-    for search in searches:
+    found = [by_gradient(world, start) for start in random_throws(10, 7)]
+    assert sum(search.found for search in found) >= 9
+    for search in found:
         assert len(search.loss) < 88
         if search.found:
             end = world.landing(world.throw(search.throws[-1].unsqueeze(0)))
@@ -85,15 +88,15 @@ def test_cma_is_repeatable_and_leaves_numpys_seed_alone(world, monkeypatch):
     pytest.importorskip("cma")
     import numpy as np
 
-    monkeypatch.setattr(ball_throw, "EVALUATIONS", 90)
+    monkeypatch.setattr(searches, "EVALUATIONS", 90)
     start = random_throws(1, 3)[0]
     np.random.seed(3)  # noqa: NPY002
     before = np.random.get_state()[1].copy()  # noqa: NPY002
-    one, two = (ball_throw.by_cma(world, start, 3.0, seed=8) for _ in range(2))
+    one, two = (by_cma(world, start, 3.0, seed=8) for _ in range(2))
     assert one.loss == two.loss and len(one.loss) == 90
     assert min(one.loss) < 0.1 * one.loss[0]
     assert (before == np.random.get_state()[1]).all()  # noqa: NPY002
-    other = ball_throw.by_cma(world, start, 3.0, seed=9)
+    other = by_cma(world, start, 3.0, seed=9)
     assert other.loss[:9] != one.loss[:9]
 
 
@@ -111,8 +114,8 @@ def test_first_needs_rest_and_place():
 
 def test_the_experiment(tmp_path, monkeypatch):
     pytest.importorskip("cma")
-    monkeypatch.setattr(ball_throw, "QUICK", ball_throw.Settings(2))
-    monkeypatch.setattr(ball_throw, "SIGMAS", (3.0,))
+    monkeypatch.setattr(experiment, "QUICK", experiment.BallThrowSettings(2))
+    monkeypatch.setattr(experiment, "SIGMAS", (3.0,))
     run = quick_run("ball-throw", tmp_path)
     found = run.results
     assert run.names == {"trajectories.png", "loss.png", "results.json"}

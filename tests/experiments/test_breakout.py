@@ -12,12 +12,12 @@ from backdrive import experiments
 from backdrive.experiments import Run
 from backdrive.experiments.breakout import dqn, experiment, learning, perception, play
 from backdrive.experiments.breakout.game import Action, Game
-from backdrive.experiments.breakout.learning import Record
+from backdrive.experiments.breakout.learning import RandomPlay
 from backdrive.experiments.breakout.paddle import Hand, Paddle
 from backdrive.experiments.breakout.perception import Seen, look
 from backdrive.experiments.breakout.planner import ArrivalPlayer, PaperPlayer
 from backdrive.experiments.breakout.tracking import Situation, Tracker
-from backdrive.experiments.breakout.world import AWAY, CONTACT, World
+from backdrive.experiments.breakout.world import AWAY, CONTACT, BreakoutWorld
 
 matplotlib.use("Agg")
 
@@ -27,13 +27,13 @@ TRUE = Paddle(*torch.tensor([5.5, 1.0, 0.25, 0.9], dtype=torch.float64))
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World(bricks=True)
+def world() -> BreakoutWorld:
+    return BreakoutWorld(bricks=True)
 
 
 @pytest.fixture(scope="module")
-def rail() -> World:
-    return World(bricks=False)
+def rail() -> BreakoutWorld:
+    return BreakoutWorld(bricks=False)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def game():
         yield one
 
 
-def arrival_player(world: World, rail: World, paddle: Paddle = TRUE) -> ArrivalPlayer:
+def arrival_player(world: BreakoutWorld, rail: BreakoutWorld, paddle: Paddle = TRUE) -> ArrivalPlayer:
     return ArrivalPlayer(world, rail, paddle, torch.Generator().manual_seed(0))
 
 
@@ -156,7 +156,7 @@ def test_arrival_is_that_of_the_mirrored_flight(world, rail):
 # ---------------------------------------------------------------------------------------------- learning
 
 
-def record(world: World, paddle: Paddle, frames: int) -> Record:
+def record(world: BreakoutWorld, paddle: Paddle, frames: int) -> RandomPlay:
     """The paddle as the scene moves it, from the middle."""
     generator = torch.Generator().manual_seed(1)
     directions = torch.randint(-1, 2, (frames // 4 + 1,), generator=generator).repeat_interleave(4)[:frames].double()
@@ -164,7 +164,7 @@ def record(world: World, paddle: Paddle, frames: int) -> Record:
     with torch.no_grad():
         controls = paddle.controls(directions).unsqueeze(-1)
         x = world.simulator.rollout(start, controls, parameters=paddle.parameters).q[:-1, 3]
-    return Record(x, directions)
+    return RandomPlay(x, directions)
 
 
 def test_a_hand_does_frame_by_frame_what_the_record_does_at_once():
@@ -277,7 +277,7 @@ def test_it_is_in_the_registry():
 
 
 def test_the_experiment(game, tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "QUICK", experiment.Settings((20, 60), 1, 1, 100, (60, 100), 0))
+    monkeypatch.setattr(experiment, "QUICK", experiment.BreakoutSettings((20, 60), 1, 1, 100, (60, 100), 0))
     monkeypatch.setattr(dqn, "available", lambda: False)
     run = quick_run("breakout", tmp_path)
     assert {"paddle.png", "scores.png", "results.json"} <= run.names

@@ -14,10 +14,10 @@ from backdrive.differences import along
 from backdrive.experiments import Run
 from backdrive.experiments.cartpole import balance, boxes, experiment, game
 from backdrive.experiments.cartpole import networks as learning
-from backdrive.experiments.cartpole.boxes import Boxes, told
+from backdrive.experiments.cartpole.boxes import Boxes, identifiable
 from backdrive.experiments.cartpole.game import CartPole, Steps
+from backdrive.experiments.cartpole.model_batch import ModelBatch
 from backdrive.experiments.cartpole.networks import Networks
-from backdrive.experiments.cartpole.several import Several
 from backdrive.simulator import Simulator
 from backdrive.threads import one_torch_thread
 
@@ -138,12 +138,12 @@ def test_boxes_like_the_truth_have_its_velocities(simulator, steps):
 
 
 def test_boxes_that_differ_move_alike_if_three_numbers_are_the_same(simulator):
-    total, arm, inertia = told(TRUTH).tolist()
+    total, arm, inertia = identifiable(TRUTH).tolist()
     pole = 0.3
     length = 2.0 * arm / pole
     width = math.sqrt(12.0 * (inertia / pole - length**2 / 3.0))
     other = torch.tensor([[total - pole, pole, length, width], boxes.TRUTH], dtype=torch.float64)
-    assert torch.allclose(told(other[0]), told(TRUTH))
+    assert torch.allclose(identifiable(other[0]), identifiable(TRUTH))
     x, u = random_states(50, 1)
     dynamics = Boxes(simulator, other)
     first, second = (dynamics.predict(torch.full((50,), k), x[:, :4], u) for k in (0, 1))
@@ -173,11 +173,11 @@ def test_few_steps_tell_three_numbers_and_no_more(simulator, seed):
     record = game.play_at_random(5, seed, generator(seed))
     found = boxes.learn_boxes(simulator, record, random_boxes(1, seed)[0])
     assert str(found.outcome) == "converged"
-    numbers, deviations = boxes.told_with_deviations(found)
-    assert torch.allclose(numbers, told(TRUTH), rtol=0.01)
+    numbers, deviations = boxes.identifiable_with_deviations(found)
+    assert torch.allclose(numbers, identifiable(TRUTH), rtol=0.01)
     assert torch.isinf(found.std).all()  # none of the four can be told from the others
     assert torch.isfinite(deviations).all()
-    assert ((numbers - told(TRUTH)).abs() < 2.0 * deviations).all()
+    assert ((numbers - identifiable(TRUTH)).abs() < 2.0 * deviations).all()
 
 
 def test_a_known_width_tells_the_rest(simulator, steps):
@@ -191,7 +191,7 @@ def test_a_known_width_tells_the_rest(simulator, steps):
 # ---------------------------------------------------------------------------------------------- both models
 
 
-def models(simulator: Simulator, networks: Networks) -> list[Several]:
+def models(simulator: Simulator, networks: Networks) -> list[ModelBatch]:
     return [Boxes(simulator, random_boxes(2)), networks]
 
 
@@ -281,7 +281,7 @@ def test_good_models_balance_and_bad_ones_do_not(simulator, monkeypatch):
 
 
 def test_the_experiment(tmp_path, monkeypatch):
-    monkeypatch.setattr(experiment, "QUICK", experiment.Settings((5, 20), 2, 1, 40))
+    monkeypatch.setattr(experiment, "QUICK", experiment.CartPoleSettings((5, 20), 2, 1, 40))
     set_cap(monkeypatch, 60)
     monkeypatch.setattr(learning, "UPDATES", 30)
     run = quick_run("cartpole", tmp_path)

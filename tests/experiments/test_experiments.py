@@ -92,10 +92,10 @@ def test_progress_is_told(tmp_path):
 
 def test_chain_mass(tmp_path, monkeypatch):
     """With as little of everything as there can be; without the film, which has tests of its own."""
-    from backdrive.experiments import chain_mass
+    from backdrive.experiments.chain_mass import experiment
 
-    monkeypatch.setattr(chain_mass, "QUICK", chain_mass.Settings((2, 5), 3, 1, 3, (1, 2), 1))
-    monkeypatch.setattr(chain_mass, "film", lambda run, world: None)
+    monkeypatch.setattr(experiment, "QUICK", experiment.ChainMassSettings((2, 5), 3, 1, 3, (1, 2), 1))
+    monkeypatch.setattr(experiment, "film", lambda run, world: None)
     run = quick_run("chain-mass", tmp_path)
     found = run.results
     for links in ("2", "5"):
@@ -117,9 +117,9 @@ def test_chain_mass(tmp_path, monkeypatch):
 
 
 def test_the_chain_is_the_papers(tmp_path):
-    from backdrive.experiments.chain_mass import World
+    from backdrive.experiments.chain_mass.world import ChainWorld
 
-    world = World(5)
+    world = ChainWorld(5)
     path = world.move(world.truth())
     assert path.status.converged.all()
     hits = torch.nonzero(path.status.impacts[:, 0]).flatten()
@@ -131,9 +131,9 @@ def test_the_chain_is_the_papers(tmp_path):
 
 
 def test_windows_escape_from_a_minimum_that_is_not_the_least():
-    from backdrive.experiments.chain_mass import World
+    from backdrive.experiments.chain_mass.world import ChainWorld
 
-    world = World(5)
+    world = ChainWorld(5)
     observed = world.observe(world.truth())
     whole, grown = (world.fit(observed, world.total(4.0), windows=windows) for windows in (1, 5))
     assert float(whole.value) == pytest.approx(6.0767, abs=1e-3)

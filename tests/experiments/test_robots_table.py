@@ -7,7 +7,7 @@ from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import robots_table
-from backdrive.experiments.robots_table import CALLED, COMPILED, PAPER, SENSORS, SIZES, World
+from backdrive.experiments.robots_table import CALLED, COMPILED, PAPER, SENSORS, SIZES, QuadrupedWorld
 
 matplotlib.use("Agg")
 STEPS = 40
@@ -18,8 +18,8 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def world() -> World:
-    return World(generator())
+def world() -> QuadrupedWorld:
+    return QuadrupedWorld(generator())
 
 
 def test_it_is_in_the_registry():
@@ -63,8 +63,8 @@ def test_the_experiment(tmp_path, monkeypatch, world):
     monkeypatch.setattr(robots_table, "PAPER", small)
     monkeypatch.setattr(robots_table, "WAYS", {"1,296": (COMPILED, CALLED)})
     monkeypatch.setattr(robots_table, "SINGLE", ())
-    monkeypatch.setattr(robots_table, "QUICK", robots_table.Settings(0.1, 2, 1))
-    monkeypatch.setattr(robots_table, "World", lambda generator: world)
+    monkeypatch.setattr(robots_table, "QUICK", robots_table.RobotsTableSettings(0.1, 2, 1))
+    monkeypatch.setattr(robots_table, "QuadrupedWorld", lambda generator: world)
     run = quick_run("robots-table", tmp_path)
     assert run.names == {"seconds.png", "results.json"}
     checks = run.results["checks"]["1,296"]

@@ -8,14 +8,14 @@ import backdrive as bd
 from backdrive.identify import Learn, Observations
 from backdrive.identify.check import _differences
 from backdrive.identify.observations import Channels
-from backdrive.identify.problem import Problem
+from backdrive.identify.problem import FitProblem
 from backdrive.identify.sensitivity import jacobian
 from backdrive.identify.unknowns import Unknowns
 
 STEPS = 40
 
 
-def problem(make, learn, *, batch=None, seed=0, impacts=False, bodies=None, derive=None, **seen) -> Problem:
+def problem(make, learn, *, batch=None, seed=0, impacts=False, bodies=None, derive=None, **seen) -> FitProblem:
     simulator = worlds.simulator(make, impacts=True) if impacts else worlds.simulator(make)
     model = simulator.model
     generator = torch.Generator().manual_seed(seed)
@@ -36,7 +36,7 @@ def problem(make, learn, *, batch=None, seed=0, impacts=False, bodies=None, deri
     channels = Channels(observed, model, worlds.DT, batch)
     unknowns = Unknowns(model, learn, {}, state, derive)
     controls = worlds.controls(model, STEPS) if model.nu else None
-    return Problem(simulator, channels, unknowns, controls, None)
+    return FitProblem(simulator, channels, unknowns, controls, None)
 
 
 def solid(parameters):

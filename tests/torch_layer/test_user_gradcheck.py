@@ -5,7 +5,7 @@ import torch
 from scenes import ALL, arm, chain, pendulum, random_controls, random_state, random_wrenches, simulator
 
 import backdrive as bd
-from backdrive.gradcheck import GradcheckReport, Row
+from backdrive.gradcheck import GradcheckReport, GradcheckRow
 from backdrive.runtime import execute
 
 STEPS = 4
@@ -203,5 +203,5 @@ def test_bad_input():
 
 def test_an_empty_report_agrees():
     assert GradcheckReport(1e-6)
-    assert not GradcheckReport(1e-6, [Row("q", 1.0, 2.0, 0.5, False)])
-    assert GradcheckReport(1e-6, [Row("q", 1.0, 2.0, 0.5, True)])
+    assert not GradcheckReport(1e-6, [GradcheckRow("q", 1.0, 2.0, 0.5, False)])
+    assert GradcheckReport(1e-6, [GradcheckRow("q", 1.0, 2.0, 0.5, True)])

@@ -11,7 +11,7 @@ import backdrive as bd
 from backdrive.view import animate, draw
 from backdrive.view.animation import _frames
 from backdrive.view.camera import limits
-from backdrive.view.world import World, contains
+from backdrive.view.world import PlanarWorld, contains
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
@@ -46,7 +46,7 @@ def path():
 
 
 def test_poses_are_those_of_the_trajectory(path):
-    world = World(path.model, path.model.constants)
+    world = PlanarWorld(path.model, path.model.constants)
     angle, position = world.poses(path.q[:, 1].numpy())
     for name, link in zip(path.model.bodies, path.model.body_link, strict=True):
         np.testing.assert_allclose(position[:, link], path.position(name)[:, 1], atol=1e-12)
@@ -138,7 +138,7 @@ def test_slow_motion_and_coarse_steps():
     assert _frames(times[: 1 + 1], 3.0) == [0]
 
 
-def flight(positions: np.ndarray, extra: bool = False) -> tuple[World, np.ndarray, np.ndarray]:
+def flight(positions: np.ndarray, extra: bool = False) -> tuple[PlanarWorld, np.ndarray, np.ndarray]:
     scene = bd.Scene(dim=2)
     scene.add_body("ball", bd.Circle(0.1), mass=1.0)
     if extra:
@@ -147,7 +147,7 @@ def flight(positions: np.ndarray, extra: bool = False) -> tuple[World, np.ndarra
     model = scene.build()
     q = np.tile(model.q0, (len(positions), 1))
     q[:, :2] = positions
-    world = World(model, model.constants)
+    world = PlanarWorld(model, model.constants)
     return world, *world.poses(q)
 
 
@@ -174,7 +174,7 @@ def test_broken_motion_is_drawn_as_far_as_it_goes():
 
 
 def test_points_in_shapes():
-    world = World(zoo(), zoo().constants)
+    world = PlanarWorld(zoo(), zoo().constants)
     stone = next(o for o in world.outlines if o.vertices is not None and len(o.vertices) == 3)
     assert contains(stone, np.array([0.1, 0.1])) and not contains(stone, np.array([0.4, 0.4]))
 

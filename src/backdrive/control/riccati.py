@@ -1,14 +1,14 @@
-"""The value recursion of iLQR: backwards in time, the cost still to come as a quadratic form of the state's change.
+"""The value recursion of iLQR: backwards in time, the cost-to-go as a quadratic form of the change of state.
 
-With y = (δu, δx), a step δx⁺ = F y, its cost ½ yᵀ H y + hᵀ y, and ½ δxᵀ V δx + vᵀ δx to come after it,
+With y = (δu, δx), a step δx⁺ = F y, its cost ½ yᵀ H y + hᵀ y, and the cost-to-go ½ δxᵀ V δx + vᵀ δx,
 
     Q = H + Fᵀ V⁺ F,  q = h + Fᵀ v⁺        δu = K δx + k minimises ½ yᵀ Q y + qᵀ y, within its bounds at δx = 0
     V = Qxx + Kᵀ Quu K + Kᵀ Qux + Quxᵀ K       v = qx + Kᵀ (Quu k + qu) + Quxᵀ k
 
-Regularisation adds to the diagonals of V⁺ and Quu where K and k are found; V and v are then those of the true Q.
+Regularisation adds to the diagonals of V⁺ and Quu for finding K and k; V and v are computed with the true Q.
 
-It is a kernel like those of the physics, whose lanes are environments: a step takes a microsecond where a dozen torch
-operators on small matrices take a hundred.
+The recursion is a kernel like those of the physics, whose lanes are environments: a step takes a microsecond, where a
+dozen torch operators on small matrices take a hundred.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends import Executable, Integer, Kernel, Rows, run
-from ..ir import is_finite, loop, memory, select
+from ..ir import Index, ScalarArray, TimedArray, is_finite, loop, memory, select
 from .boxqp import factor, inner, solve_box, substitute
 
 Array = np.ndarray
 
 CORES = os.cpu_count() or 1
-THREAD_WORK = 200_000  # multiplications from which on another thread pays
+THREAD_WORK = 200_000  # Multiplications per thread below which another thread does not pay.
 
 
 @dataclass
 class Policy:
     """δu = K δx + k: gains K [T, B, nu, d], feedforward k [T, B, nu].
 
-    expected: [B], by how much the cost changes with it to second order. slope: [B], the part of that to first order.
-    sound: [B], bool: the form was convex in all controls; else the policy is of no use.
+    expected: [B], the predicted change of the cost, to second order. slope: [B], its first-order part.
+    sound: [B], bool: every Quu was positive definite; otherwise the policy is meaningless.
     """
 
     gains: Array
@@ -45,7 +45,7 @@ class Policy:
     sound: Array
 
     def of(self, which: Array) -> Policy:
-        """Those of some environments: bool [B]."""
+        """The policies of some environments; which: bool [B]."""
         if which.all():
             return self
         return Policy(
@@ -53,11 +53,26 @@ class Policy:
         )
 
 
-def recursion(
-    limited: bool, F: Any, H: Any, end: Any, low: Any, high: Any, regularization: Any, gains: Any, feedforward: Any,
-    numbers: Any, steps: Any, d: Any, nu: Any,
-) -> None:  # fmt: skip
-    """Kernel; H and end have the gradients in their last column. numbers: expected, slope, sound (1 or 0)."""
+class RecursionArrays(NamedTuple):
+    """The arguments of the kernel, for one environment; matrices row by row, w = nu + d.
+
+    H, end: with the gradients in their last row and column. summary [3]: expected, slope, sound (1 or 0) of `Policy`.
+    """
+
+    F: TimedArray
+    H: TimedArray
+    end: ScalarArray
+    low: TimedArray
+    high: TimedArray
+    regularization: ScalarArray
+    gains: TimedArray
+    feedforward: TimedArray
+    summary: ScalarArray
+
+
+def recursion(limited: bool, arrays: RecursionArrays, steps: Index, d: Index, nu: Index) -> None:
+    """Kernel: the value recursion over all steps, backwards. limited: the controls have bounds."""
+    F, H, end, low, high, regularization, gains, feedforward, summary = arrays
     w = nu + d
     V, v, expected, slope, sound = memory(d * d), memory(d), memory(1), memory(1), memory(1)
     step, cost = memory(d * w), memory((w + 1) * (w + 1))
@@ -120,34 +135,37 @@ def recursion(
             gains.row(t)[i] = K[i]
         for i in loop(nu):
             feedforward.row(t)[i] = k[i]
-    numbers[0], numbers[1] = expected[0], slope[0]
-    numbers[2] = select(is_finite(expected[0]), sound[0], 0.0)
+    summary[0], summary[1] = expected[0], slope[0]
+    summary[2] = select(is_finite(expected[0]), sound[0], 0.0)
 
 
 @functools.cache
 def _executable(limited: bool, bits: int) -> Executable:
-    reads, writes = ["F", "H", "end", "low", "high", "regularization"], ["gains", "feedforward", "numbers"]
+    reads, writes = ["F", "H", "end", "low", "high", "regularization"], ["gains", "feedforward", "summary"]
     rows = [Rows(name) for name in reads] + [Rows(name, writable=True) for name in writes]
     integers = [Integer(name) for name in ("steps", "d", "nu")]
-    body = functools.partial(recursion, limited)
+
+    def body(steps: Index, d: Index, nu: Index, **arrays: Any) -> None:
+        recursion(limited, RecursionArrays(**arrays), steps, d, nu)
+
     return Kernel("riccati", [*rows, *integers], body, unroll=False, key=f"limited={limited}").build(bits)
 
 
 def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | None, regularization: Array) -> Policy:
-    """The best policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
+    """The optimal policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
 
-    low, high: [T, B, nu], bounds of δu; None: there are none. regularization: [B, 2], on the state and on the control.
+    low, high: [T, B, nu], bounds of δu, or None. regularization: [B, 2], of the state and of the control.
     """
     steps, batch, d, w = F.shape
     nu, dtype = w - d, F.dtype
     gains, feedforward = np.empty((steps, batch, nu, d), dtype), np.empty((steps, batch, nu), dtype)
-    numbers = np.empty((batch, 3), dtype)
+    summary = np.empty((batch, 3), dtype)
     limited = low is not None and high is not None
     bounds = {"low": low, "high": high} if limited else dict.fromkeys(("low", "high"), feedforward)
     over_time = {"F": F, "H": H, **bounds, "gains": gains, "feedforward": feedforward}
-    once = {"end": end, "regularization": regularization, "numbers": numbers}
+    once = {"end": end, "regularization": regularization, "summary": summary}
     values: dict[str, Any] = {"steps": steps, "d": d, "nu": nu}
-    in_use = []  # copies must live until the kernel has run
+    in_use = []  # Keeps copies alive until the kernel has run.
     for name, x in (*over_time.items(), *once.items()):
         x = np.ascontiguousarray(x, dtype)
         in_use.append(x)
@@ -155,4 +173,4 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
         values[name] = (x.ctypes.data, size, 0 if name in once else batch * size)
     threads = min(CORES, 1 + steps * batch * w**3 // THREAD_WORK)
     run(_executable(limited, 8 * dtype.itemsize), batch, threads, values)
-    return Policy(gains, feedforward, numbers[:, 0], numbers[:, 1], numbers[:, 2] > 0.5)
+    return Policy(gains, feedforward, summary[:, 0], summary[:, 1], summary[:, 2] > 0.5)

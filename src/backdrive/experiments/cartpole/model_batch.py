@@ -1,4 +1,4 @@
-"""Models that expect what is seen a step later, several at once."""
+"""A batch of models that predict the next observation."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from ...control import Dynamics
 from .game import Steps
 
 
-class Several(Dynamics):
-    """K models at once: a state [5] is what is seen [4], and the number of the model that goes on from there."""
+class ModelBatch(Dynamics):
+    """K models as one `Dynamics`: a state [5] is an observation [4] and the number of its model."""
 
     nu = 1
     lanes = 256
     count: int
-    """K"""
+    """The number K of models."""
 
     def predict(self, model: Tensor, seen: Tensor, force: Tensor) -> Tensor:
-        """What model[i] expects to see [B, 4] a step after seen [B, 4] with the force [B, 1]."""
+        """The next observations [B, 4] that model[i] predicts after seen [B, 4] with the force [B, 1]."""
         raise NotImplementedError
 
     def step(self, x: Tensor, u: Tensor) -> Tensor:
@@ -31,7 +31,7 @@ class Several(Dynamics):
         return (x - origin)[..., :4]
 
     def errors(self, steps: Steps) -> Tensor:
-        """Mean squares of the one-step errors of every model and number, [K, 4]."""
+        """Mean squared one-step errors of every model and element of the observation, [K, 4]."""
         n = len(steps.force)
         before, force, after = (x.repeat(self.count, 1) for x in (steps.before, steps.force.unsqueeze(-1), steps.after))
         with torch.no_grad():
