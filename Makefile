@@ -6,16 +6,21 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench scoreboard laikago peers lint docs clean
+.PHONY: help demo test test-slow test-all bench scoreboard laikago peers lint docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 demo: $(VENV)/.installed-cli ## a chain's mass, learned from the motion of a ball that hits it
 	@$(BIN)/backdrive run chain-mass --quick $(ARGS)
 
-test: $(VENV)/.installed-dev ## run the tests (ARGS="-k name" selects)
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+test: $(VENV)/.installed-dev ## run the tests, without the long ones (ARGS="-k name" selects)
+	@$(BIN)/python -m pytest -n auto -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.installed-dev ## run the long tests: campaigns, experiments, training
+	@$(BIN)/python -m pytest -n auto -m slow $(ARGS)
+
+test-all: test test-slow ## run all tests
 
 bench: $(VENV)/.installed-dev ## time backdrive and its peers
 	@$(BIN)/python -m benchmarks $(ARGS)

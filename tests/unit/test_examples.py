@@ -11,7 +11,7 @@ from rich.console import Console
 
 import backdrive as bd
 
-EXAMPLES = Path(__file__).parent.parent / "examples"
+EXAMPLES = Path(__file__).parents[2] / "examples"
 QUIET = Console(quiet=True)
 
 

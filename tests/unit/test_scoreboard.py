@@ -1,12 +1,9 @@
 """The scoreboard is made from the JSON of a run, and says what is in it."""
 
-import sys
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("pinocchio")
-sys.path.insert(0, str(Path(__file__).parents[1]))  # the benchmarks are no part of the package
 
 from benchmarks import report, scoreboard
 from benchmarks.__main__ import SECTIONS

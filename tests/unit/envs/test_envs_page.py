@@ -8,7 +8,7 @@ import matplotlib
 
 from backdrive.envs import TASKS
 
-PAGE = (Path(__file__).parents[2] / "docs" / "envs.md").read_text("utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "envs.md").read_text("utf-8")
 
 
 def test_it_runs():

@@ -83,14 +83,15 @@ def test_copies_of_a_module_that_has_one():
 
 
 def test_another_process_gets_the_same_bits(tmp_path, request):
+    support = request.config.rootpath / "tests" / "support"
     torch.save((simulator(arm), outcome(simulator(arm))), tmp_path / "sim.pt")
     script = (
-        "import sys, torch; sys.path.insert(0, sys.argv[2]); from test_copies_and_workers import outcome, same\n"
+        "import sys, torch; sys.path[:0] = sys.argv[2:]; from test_copies_and_workers import outcome, same\n"
         "sim, expected = torch.load(sys.argv[1], weights_only=False)\n"
         "assert same(outcome(sim), expected)\n"
         "print('same')"
     )
-    command = [sys.executable, "-c", script, str(tmp_path / "sim.pt"), str(request.path.parent)]
+    command = [sys.executable, "-c", script, str(tmp_path / "sim.pt"), str(request.path.parent), str(support)]
     assert subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout == "same\n"
 
 

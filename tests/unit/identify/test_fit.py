@@ -322,7 +322,7 @@ def test_bad_simulators_and_settings():
 
 
 def test_the_code_of_the_page_prints_what_it_says(capsys):
-    page = (Path(__file__).parents[2] / "docs" / "identify.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "identify.md").read_text("utf-8")
     code, expected = re.search(r"```python\n(.*?)```\n\n((?:    [^\n]*\n)+)", page, re.DOTALL).groups()
     exec(code, {})
     printed = capsys.readouterr().out.splitlines()[1:]  # the first line has the time that it took

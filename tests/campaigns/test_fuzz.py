@@ -10,7 +10,7 @@ import pytest
 @pytest.mark.parametrize("seed", range(2))
 def test_random_arguments(seed, request):
     """In a process of its own, in which memory that was freed or never written has odd contents."""
-    script = request.path.parent / "fuzz_operators.py"
+    script = request.config.rootpath / "tests" / "support" / "fuzz_operators.py"
     environment = os.environ | {"MALLOC_PERTURB_": "165", "PYTHONFAULTHANDLER": "1"}
     command = [sys.executable, str(script), str(seed), "1200"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, env=environment)
