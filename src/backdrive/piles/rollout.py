@@ -77,7 +77,7 @@ class SparseProgram:
         self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
         keep_steps: bool,
     ) -> RolloutRecord:  # fmt: skip
-        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `RolloutRecord`."""
+        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: in the record, for the adjoint."""
         record = RolloutRecord(
             batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0
         )
