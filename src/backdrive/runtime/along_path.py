@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..physics.tree.poses import POSE
 from ..schema import layout
-from ..schema.signatures import FORCES, POSES
+from ..schema.signatures import CONTACTS, FORCES, POSES
 from . import autograd
 from .call import request_of
 from .program import Program
@@ -65,8 +65,8 @@ def contacts_of_big_world(path: PathStates, wrenches: Tensor | None) -> tuple[np
     states = path.batched()
     controls = states[0].new_zeros(*states[0].shape[:2], path.program.model.nu)
     given = {"controls": controls, "wrenches": wrenches}
-    request, tensors = request_of(path.program, FORCES, states, path.constants, path.parameters, None, **given)
-    request.check(FORCES, tensors)
+    request, tensors = request_of(path.program, CONTACTS, states, path.constants, path.parameters, None, **given)
+    request.check(CONTACTS, tensors)
     q, v = states
     shapes, numbers = contact_forces(path.program, q, v, wrenches, path.constants, path.parameters)
     return shapes, path.finished(numbers)

@@ -256,6 +256,8 @@ FORCES = Signature(
     integrates=True,
     adjoint="forces_adjoint",
 )
+CONTACTS = Signature("contacts", FORCES.reads, ())
+"""The inputs of the contact forces in one big world. Their number is only known afterwards: no kernel has this form."""
 FORWARD = Signature(
     "forward",
     (*_states(), _CONTROL, _WRENCH, _CONSTANTS),

@@ -3,7 +3,7 @@
 import pytest
 
 import backdrive as bd
-from backdrive.physics.kernels import FORMS
+from backdrive.physics.kernels import FUNCTIONS
 from backdrive.runtime.request import Request
 from backdrive.schema.signatures import DIFFERENTIABLE, ROLLOUT, SIGNATURES, Role, RolloutSettings
 from backdrive.schema.state import NAMES, STATE, state_names
@@ -26,7 +26,7 @@ def test_the_state_has_the_declared_fields():
 
 
 def test_every_form_has_a_signature():
-    assert FORMS.keys() == SIGNATURES.keys()
+    assert FUNCTIONS.keys() == SIGNATURES.keys()
     assert all(signature.form == form for form, signature in SIGNATURES.items())
 
 
