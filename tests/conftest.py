@@ -1,9 +1,21 @@
-"""The same examples in every run, so that a change is judged by itself; `HYPOTHESIS_PROFILE=explore` draws new ones."""
+"""The same examples in every run, so that a change is judged by itself; `HYPOTHESIS_PROFILE=explore` draws new ones.
+
+All tests in campaigns/ are slow: `make test` leaves them out, `make test-all` runs them.
+"""
 
 import os
+from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 settings.register_profile("repeatable", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("explore", deadline=None, derandomize=False, print_blob=True)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    campaigns = Path(__file__).parent / "campaigns"
+    for item in items:
+        if campaigns in item.path.parents:
+            item.add_marker(pytest.mark.slow)

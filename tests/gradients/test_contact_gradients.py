@@ -68,6 +68,7 @@ def pair_inputs(model, seed):
     return {"q": q, "v": v} | parameters(model, len(q), spread=0.02, seed=seed)
 
 
+@pytest.mark.slow
 @ALL
 @pytest.mark.parametrize(("dim", "a", "b"), [(dim, *pair) for dim in SHAPES for pair in pairs(dim)])
 def test_pairs(dim, a, b, scheme):
@@ -240,6 +241,7 @@ def test_chains_that_fall_on_the_ground(dim, scheme, coordinates):
 TWO = pytest.mark.parametrize(("dim", "scheme"), [(2, "interior-point, midpoint"), (3, "gauss-seidel, euler")])
 
 
+@pytest.mark.slow
 @TWO
 def test_forces(dim, scheme):
     """Of contacts, limits, joint friction and loops."""
@@ -255,6 +257,7 @@ def test_forces(dim, scheme):
     tally.require("q", "v", "controls", *names_of(sim.model, *OF_SHAPES))
 
 
+@pytest.mark.slow
 @TWO
 def test_wrenches(dim, scheme):
     model = walker(dim)
@@ -281,6 +284,7 @@ def test_5000_steps():
 # ---------------------------------------------------------------------------------------------- ways to compute them
 
 
+@pytest.mark.slow
 @DIMENSIONS
 def test_rolled_is_specialised(dim):
     model = walker(dim)

@@ -61,6 +61,7 @@ def compare(total: Tensor, alike: Tensor, x: Tensor, way: Tensor) -> None:
     assert error[alike].max() <= 1e-6, (exact[alike], found[alike])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TASKS)
 def test_with_respect_to_actions(name):
     env, random = vector_env(name), torch.Generator().manual_seed(0)
@@ -109,6 +110,7 @@ def test_do_not_pass_through_a_new_start():
     assert gradient[0] == 0.0 and gradient[1] != 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impacts", [False, True])
 @pytest.mark.parametrize("adjoint", [None, bd.Checkpoint(10)])
 def test_of_steps_that_could_have_ended_elsewhere(adjoint, impacts):

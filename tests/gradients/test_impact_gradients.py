@@ -40,6 +40,7 @@ def test_planar_pairs(integrator, a, b, seed):
     check_pair(2, a, b, integrator, seed)
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("pair", SOLID_PAIRS, ids=" ".join)
 def test_solid_pairs(integrator, pair):

@@ -28,6 +28,7 @@ def simulator_of(model, dt=0.005, **more):
 # ------------------------------------------------------------------------------------------ the solution
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", [bd.SemiImplicitEuler(), bd.Midpoint()], ids=["euler", "midpoint"])
 @pytest.mark.parametrize(("restitution", "step"), [(0.0, True), (0.4, False)], ids=["step", "bounce"])
 @pytest.mark.parametrize(("dim", "seed"), [(2, 2), (2, 5), (3, 3), (3, 6)])
@@ -188,6 +189,7 @@ def test_every_solver_has_a_solver_of_piles():
 # ------------------------------------------------------------------------------------------ gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("dim", [2, 3])
 def test_gradients_of_piles(dim, seed):

@@ -20,6 +20,7 @@ def fallen(count, dim):
     return model, bd.State(q, v), controls
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize(("dim", "specialize"), [(2, False), (2, True), (3, False)])
 def test_batches_change_no_bit(dim, specialize, solver):

@@ -69,6 +69,7 @@ def test_momentum(dim, a, b, solver):
     torch.testing.assert_close(after, before, rtol=0, atol=1e-10)
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("impacts", [False, True])
 @pytest.mark.parametrize(("dim", "shape"), [(2, bd.Circle(0.3)), (2, bd.Box(0.5, 0.4)), (3, bd.Sphere(0.3))], ids=str)
@@ -127,6 +128,7 @@ def test_shapes_come_to_rest(dim, tumbling, solver):
     assert (normal >= -1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("integrator", "impacts"), [("euler", False), ("euler", True), ("midpoint", True)], ids=lambda x: str(x)
 )
@@ -157,6 +159,7 @@ STACKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("boxes", STACKS.values(), ids=STACKS)
 @BOTH
 @DIMENSIONS

@@ -57,6 +57,7 @@ def check(monkeypatch, model, inputs, integrator, wrenches=False, **options):
         assert (mine[2][name] - b).abs().max() <= 1e-9 * (1.0 + b.abs().max()), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS.values(), ids=INTEGRATORS)
 @pytest.mark.parametrize("impacts", [False, True])
 @pytest.mark.parametrize("dim", [2, 3])
@@ -64,6 +65,7 @@ def test_motion_and_gradients(monkeypatch, dim, impacts, integrator):
     check(monkeypatch, crowd(dim), {}, integrator, impacts=impacts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 3])
 @pytest.mark.parametrize("impacts", [False, True])
 def test_gradients_to_parameters_and_wrenches(monkeypatch, impacts, dim):
