@@ -48,8 +48,8 @@ class RolloutRows:
 def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
     """Kernel: fill the path from the state at the start.
 
-    Segments of several steps start without impulses: only then do the states between them determine how they go on, to
-    the last bit.
+    Segments of several steps start without a warm start, so that the adjoint can compute a segment again from the state
+    before it, bit by bit.
     """
     tree, every = ctx.tree, rows.every
     state, size = StateArrays.in_memory(tree), status_size(ctx.scheme, tree.constraints is not None)
@@ -122,7 +122,7 @@ def displacement(tree: Tree, q: ScalarArray, origin: ScalarArray, target: Scalar
 
 
 def status_size(scheme: Scheme, constrained: bool) -> int:
-    """How many numbers the status of a step has: 1 if the state is finite, and the first of `StepStatus`."""
+    """How many numbers the status of a step has: whether the state is finite, and fields of `StepStatus`."""
     return STATUS[constrained + (constrained and scheme.splits_at_impacts)]
 
 

@@ -18,7 +18,8 @@ from .tree.dynamics_adjoint import Cotangents, bodies_adjoint
 
 @dataclass(frozen=True)
 class InputCotangents:
-    """Rows of the caller: wrenches, and the cotangents of wrenches and constants; None if nobody asks for them."""
+    """Rows of the caller: the wrenches, None if there are none; and the cotangents of wrenches and constants, None if
+    they are not wanted."""
 
     wrenches: TimedArray | None = None
     wrenches_bar: TimedArray | None = None
@@ -29,8 +30,8 @@ class InputCotangents:
 class RolloutAdjointRows(InputCotangents):
     """Rows of the caller.
 
-    Row t of `path` is the state before step t; that of `path_bar` the cotangent of the state after it. last_v [nv]: the
-    velocity after the last step, NaN where it is not known. start_bar: the result. Cotangents do not pass back over
+    Row t of `path` is the state before step t. Row t of `path_bar` is the cotangent of the state after step t. last_v
+    [nv]: the velocity after the last step, NaN where it is not known. start_bar: the result. Cotangents do not pass back over
     states whose number is a multiple of `truncate`.
     """
 

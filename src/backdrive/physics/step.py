@@ -39,7 +39,7 @@ from .state import StateArrays, StepInputs
 from .tree.poses import link_poses, pose_size
 from .tree.tree import Tree
 
-NO_LIMIT = 1e30  # s; in an impact, gaps may take this long to close: they do not limit the velocities
+NO_LIMIT = 1e30  # s; the time in which gaps may close in an impact: so long that open gaps put no bound on velocities
 IMPACT_CODE = 1024.0  # the fingerprint of modes counts impacts in units of 1 / IMPACT_CODE, so that sums stay exact
 IMPACTS_PER_LINK = 4  # a step may have this many impacts per link
 MORE_IMPACTS = 16  # and this many besides; after them, the rest of the step is done without bouncing
@@ -67,7 +67,7 @@ class StepStatus(NamedTuple):
 
 @dataclass(frozen=True)
 class Substep:
-    """What happens from a state on, if it goes on for the whole time; the adjoint reads it.
+    """A substep from a state on, as if no impact ended it early; the adjoint reads it.
 
     outcome: what constraints make of it; None without constraints. contacts: the candidate contact points at the
     beginning of the substep.
@@ -134,8 +134,8 @@ def step_through_impacts(
     """As `step`, in substeps.
 
     With friction, a contact problem may have several solutions, and the warm start decides which is found. The adjoint
-    recognises the solution of a step of one substep by its velocity at the end; other steps start without impulses, as
-    the adjoint does.
+    recognises the solution of a step of one substep by its velocity at the end. If a step that began with a warm start
+    turns out to have several substeps, it is restarted without impulses, as the adjoint solves it.
     """
     tree, h = ctx.tree, ctx.h
     impacts, numbers, warm = Impacts(tree, ctx.integrator, h), memory(5), memory(1)
@@ -183,8 +183,8 @@ class Passage:
 
     length: in s; part: as a part of the time it could have lasted. found: whether it ended with an impact (mask), of
     the contact in this slot. timed: whether the time of that impact is the time at which a gap closed (mask); otherwise
-    it is the beginning of the substep. returns: whether the gap closed to its value at the beginning of the substep
-    (mask); otherwise to a value that does not depend on the state.
+    it is the beginning of the substep. returns: whether the contact separated with a gap below zero and came back to
+    that gap (mask); otherwise the gap at which it hits does not depend on the state.
     """
 
     going: Mask

@@ -103,7 +103,8 @@ class RowAssembler:
                 for _ in when(kind == int(each)):
                     row, error = equality_row(each, record, self.links.place(support.a), self.links.place(support.b))
                     self._add(RowData(
-                        support, [row], [True], i, speeds=[self._speed(row, support)], speeds_next=[0.0],
+                        support, [row], [True], i, speeds=[self._speed(row, support)],
+                        speeds_next=[0.0],  # equations are always free: nothing is to be recalled
                         compliance=[self._compliance(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE],
                         high=[INFINITE], mu=[0.0], violation=reachable(error),
                     ))  # fmt: skip

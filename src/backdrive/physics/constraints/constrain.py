@@ -1,7 +1,8 @@
 """The constrained part of a substep: from the velocities v* of free motion to those that respect all constraints.
 
 v⁺ = v* + A⁻¹ Jᵀ λ          λ solves the `ContactProblem`                          A = M + h D
-q⁺ = q ⊕ h (v⁺ + p)         p = A⁻¹ Jᵀ π moves out of penetrations and closes loops, and is then discarded:
+q⁺ = qₛ ⊕ s h (v⁺ + p)      qₛ and s: the start and the share of the integrator (Euler: q and 1).
+                            p = A⁻¹ Jᵀ π moves out of penetrations and closes loops, and is then discarded:
                             positions are corrected without adding velocity, and so without adding energy
 """
 
@@ -54,9 +55,9 @@ def constrain(
 ) -> ConstraintOutcome:  # fmt: skip
     """From v* to v⁺. warm_start: the impulses of the step before, and then those of this one.
 
-    adjoint: also keep what only the adjoint reads. impacts: decide which contacts take part, from the contact points at
-    the beginning of the substep. contacts: these points, if they were found at another configuration than that of
-    `motion`; they are then followed to it.
+    adjoint: also keep the intermediates that only the adjoint reads. impacts: decide which contacts take part, by the
+    contact points at the beginning of the substep. contacts: those points, if the configuration of `motion` is another
+    one; their features are then followed to it. None: the points are found at the configuration of `motion`.
     """
     tree, solver, nv = ctx.tree, ctx.contact_model.solver, ctx.tree.nv
     constraints, q = tree.constraints, None
@@ -137,7 +138,8 @@ def constrain(
 def link_motions(tree: Tree, motion: FreeMotion, impacts: Impacts | None) -> LinkMotions:
     """The poses of the links, with their twists for v*, for v where contacts may bounce, and for v⁺ where it is known.
 
-    In an impact, the acceleration before it takes the place of v*.
+    In an impact there is no v*: there the first twist is that of the acceleration before the impact, which tells
+    whether forces press a contact.
     """
     velocities = [motion.free, motion.v] if tree.constraints.bounces else [motion.free]
     if impacts is not None:

@@ -34,9 +34,10 @@ from .rows import contact_rows
 class ConstraintAdjoint:
     """The adjoint of `constrain`, around that of the dynamics (`dynamics_adjoint`).
 
-    Cotangents of v⁺ come multiplied by h, like those of v̇. mode: the active set, a code for every row; multiplier: y;
-    correction_multiplier: y of the rows that correct positions. velocities: arrays of 2 nv each: p, the virtual motion
-    of the correction, and zeros; then v⁺, n, and (if contacts bounce) v. touch_bars: cotangents of the contact points.
+    Cotangents of v⁺ are given multiplied by h (`SubstepTimes.unit`), so that they can be added to those of v̇. mode:
+    the active set, a code for every row; multiplier: y; correction_multiplier: y of the rows that correct positions.
+    velocities: arrays of 2 nv each: p, the virtual motion of the correction, and zeros; then v⁺, n, and (if contacts
+    bounce) v. point_bars: cotangents of the contact points.
     """
 
     def __init__(

@@ -14,8 +14,9 @@ from .problem import ContactProblem
 class SubstepTimes(NamedTuple):
     """Times of a substep, in s.
 
-    h: how long forces act (0 in an impact). left: how long gaps may take to close, the rest of the whole step. unit: h,
-    or 1 in an impact: cotangents of velocities are multiplied by it, so that they are like those of accelerations.
+    h: how long forces act (0 in an impact). left: the time in which gaps may close and penetrations are corrected: the
+    `share` of the step during which positions move with v⁺; in a step that is split at impacts, the whole step size.
+    unit: h, or 1 in an impact: cotangents of velocities are multiplied by it, so that they are like those of v̇.
     """
 
     h: Scalar

@@ -1,8 +1,13 @@
 """The protocol of a time integrator, and what integrators share.
 
 A substep advances the state by a time h (s): the whole step, or the part of it up to the next impact. The integrator
-first evaluates the dynamics without constraints (`stages`); constraints then change the velocity at the end from
-v* = v + h v̇ to v⁺; last, positions travel to the end of the substep (`travel`). Each has its adjoint beside it.
+first evaluates the dynamics without constraints (`stages`). Constraints then change the velocity at the end from
+v* = v + h v̇, with the v̇ of the last stage, to v⁺. Last, positions move to the end of the substep, by q ⊕ `share` h v⁺
+from the start configuration of the last stage. In a step that is split at impacts, `travel` finds the configuration at
+any time of a substep; at the end of the substep it is the same one. Each has its adjoint beside it.
+
+The implicit joint damping of the last stage must act for the time `share` h: the adjoint of the time of impact relies
+on it.
 """
 
 from __future__ import annotations
@@ -25,9 +30,9 @@ from ..tree.tree import LinkSubset, Tree
 class Stages(NamedTuple):
     """The dynamics of a substep without constraints, stage by stage.
 
-    start [nq]: the configuration at which forces and constraints are evaluated, and from which positions travel with
-    the velocity at the end. inputs, dynamics: of the last stage, whose accelerations v̇ count. first: the dynamics of
-    the stage before it, if there is one.
+    start [nq]: the configuration at which forces and constraints are evaluated, and from which positions move with the
+    velocity at the end of the substep. inputs, dynamics: of the last stage, whose accelerations v̇ count. first: the
+    dynamics of the stage before it, if there is one.
     """
 
     start: ScalarArray
@@ -43,8 +48,8 @@ class StagesAdjoint:
     state, step_inputs, h, stages: those of the forward pass. start_bar [nq], v_bar [nv]: cotangents of the start
     configuration and of the velocity before the substep, as far as they are known; updated in place. cotangents: where
     the cotangents of controls, wrenches and constants accumulate. last_stage(v_stage_bar): the vector-Jacobian product
-    of the last stage with its constraints; adds to start_bar, v_bar, and to the cotangent of the velocity at which the
-    stage was evaluated.
+    of the last stage with its constraints. It adds to start_bar, to v_bar, and to v_stage_bar, the cotangent of the
+    velocity at which the stage was evaluated; this may be v_bar itself, if that velocity is v.
     """
 
     tree: Tree
@@ -59,8 +64,8 @@ class StagesAdjoint:
 
 
 class TravelAdjoint(NamedTuple):
-    """Cotangents of `Integrator.travel`: of the displacement that the velocity at the end makes, [nv]; and of the one
-    that the velocity at the start makes, [nv], if there is one. `share` of the time goes to each of them."""
+    """Cotangents of `Integrator.travel`: of the displacement by the velocity at time t, [nv]; and of the one by the
+    velocity at the start, [nv], if there is one. Each displacement is that velocity times `share` t."""
 
     end_bar: ScalarArray
     start_bar: ScalarArray | None
@@ -75,7 +80,8 @@ class Integrator(Protocol):
 
     @property
     def predicts(self) -> bool:
-        """Whether the start configuration of the stages is predicted, and not that of the state."""
+        """Whether the start configuration of the last stage is a predicted one, and not that of the state. Then
+        `stages_adjoint` returns a function for the derivative by the duration."""
 
     @property
     def has_jacobian_kernel(self) -> bool:

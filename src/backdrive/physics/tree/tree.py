@@ -119,7 +119,7 @@ class Tree:
     nconst: Index
     topology: IndexArray
     constants: ScalarArray
-    constraints: Any = None  # `physics.constraints.rows.Constraints`, a later stage than this one
+    constraints: Any = None  # `physics.constraints.constraints.Constraints`, a later stage than this one
     homogeneous: Homogeneous | None = None
     mass_moments: MassMoments | None = None
 

@@ -37,6 +37,13 @@ JOINTS: tuple[JointModel, ...] = tuple(_joint(kind) for kind in Kind)
 FIXED = JOINTS[Kind.FIXED]
 
 
+_LIMITABLE = {kind: kind.coordinates.angular for kind in Kind if kind.coordinates.limitable}
+if _LIMITABLE != {Kind.HINGE: True, Kind.SLIDER: False}:
+    raise NotImplementedError(
+        "limits and dry friction have rows for hinges and sliders only: extend is_angular and constraints.rows.joint_row"
+    )
+
+
 def is_angular(kind: Index) -> Index:
     """1 if the coordinate of a joint that may have limits is an angle (hinge), 0 if it is a length (slider).
 
