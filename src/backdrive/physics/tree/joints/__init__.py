@@ -40,7 +40,7 @@ FIXED = JOINTS[Kind.FIXED]
 _LIMITABLE = {kind: kind.coordinates.angular for kind in Kind if kind.coordinates.limitable}
 if _LIMITABLE != {Kind.HINGE: True, Kind.SLIDER: False}:
     raise NotImplementedError(
-        "limits and dry friction have rows for hinges and sliders only: extend is_angular and constraints.rows.joint_row"
+        "limits and dry friction have rows for hinges and sliders only: extend is_angular and joint_row"
     )
 
 
