@@ -10,13 +10,27 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..backends import Argument, Executable, Integer, Kernel, Number, Rows, Table, run
-from ..ir import Graph, Scalar, carry, is_constant, is_finite, loop, replay, select, to_float, vjp
+from ..ir import (
+    Graph,
+    Index,
+    Scalar,
+    ScalarArray,
+    TimedArray,
+    carry,
+    is_constant,
+    is_finite,
+    loop,
+    replay,
+    select,
+    to_float,
+    vjp,
+)  # fmt: skip
 from .symbols import Formula
 
 MOST_WORK = 40_000  # nodes times derivatives: beyond, compilation takes seconds
@@ -60,7 +74,7 @@ class CostKernels:
     def _build(self, name: str) -> Executable:
         outputs = ("out",) if name == "total" else ("H", "end")
         arguments: list[Argument] = [Rows("states"), Rows("controls"), *(Rows(x, writable=True) for x in outputs)]
-        body = functools.partial(add_up if name == "total" else differentiate, self.stage, self.final, self.sizes)
+        body = functools.partial(add_up if name == "total" else differentiate, self)
         key = hashlib.sha256(repr(self.key).encode()).hexdigest()
         arguments += [Table("constants"), Number("begin"), Integer("steps")]
         return Kernel(f"cost_{name}", arguments, body, key=key).build(self.bits)
@@ -82,54 +96,63 @@ def cost_kernels(
     return CostKernels(of_stage, of_final, (n, nu, d))
 
 
-def add_up(
-    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, out: Any, constants: Any,
-    begin: Any, steps: Any,
-) -> None:  # fmt: skip
+class Motion(NamedTuple):
+    """The motion that a cost is of, as a kernel sees it: states [T + 1], controls [T], the constants of the formulas,
+    and the number of its first step."""
+
+    states: TimedArray
+    controls: TimedArray
+    constants: ScalarArray
+    begin: Scalar
+    steps: Index
+
+
+def add_up(costs: CostKernels, out: ScalarArray, **motion: Any) -> None:
     """Kernel: the cost of a motion."""
+    of_motion, (_, nu, d) = _MotionCost(costs, Motion(**motion)), costs.sizes
     total = carry(1)
     total[0] = 0.0
-    for t in loop(steps):
-        of_stage = _stage(stage, sizes, states, controls, constants, begin, t)
-        total[0] = total[0] + of_stage(*[0.0] * (sizes[1] + sizes[2]))[0]
-    total[0] = total[0] + _final(stage, final, sizes, states, constants, steps)(*[0.0] * sizes[2])[0]
+    for t in loop(of_motion.steps):
+        stage = of_motion.stage(t)
+        total[0] = total[0] + stage(*[0.0] * (nu + d))[0]
+    total[0] = total[0] + of_motion.final()(*[0.0] * d)[0]
     out[0] = select(is_finite(total[0]), total[0], float("inf"))
 
 
-def differentiate(
-    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, H: Any, end: Any,
-    constants: Any, begin: Any, steps: Any,
-) -> None:  # fmt: skip
+def differentiate(costs: CostKernels, H: TimedArray, end: ScalarArray, **motion: Any) -> None:
     """Kernel: forms of (δu, δx, 1) for every step, and of (δx, 1) at the end."""
-    for t in loop(steps):
-        _write_form(H.row(t), _stage(stage, sizes, states, controls, constants, begin, t), sizes[1] + sizes[2])
-    _write_form(end, _final(stage, final, sizes, states, constants, steps), sizes[2])
+    of_motion, (_, nu, d) = _MotionCost(costs, Motion(**motion)), costs.sizes
+    for t in loop(of_motion.steps):
+        _write_form(H.row(t), of_motion.stage(t), nu + d)
+    _write_form(end, of_motion.final(), d)
 
 
 Function = Callable[..., list[Scalar]]
 
 
-def _stage(
-    stage: Formula, sizes: tuple[int, int, int], states: Any, controls: Any, constants: Any, begin: Any, t: Any
-) -> Function:
-    """The cost of step t as a function of (δu, δx)."""
-    n, nu, _ = sizes
-    x, u = states.row(t), controls.row(t)
-    given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + begin]
-    given += [constants[k] for k in range(len(stage.constants))]
-    return lambda *change: replay(stage.tape, [*change, *given], [stage.value])
+class _MotionCost:
+    """The costs of the steps of a motion, and of its end, as functions of changes."""
+
+    def __init__(self, costs: CostKernels, motion: Motion) -> None:
+        self._costs, self._motion, self.steps = costs, motion, motion.steps
+
+    def stage(self, t: Index) -> Function:
+        """The cost of step t as a function of (δu, δx)."""
+        (n, nu, _), stage, motion = self._costs.sizes, self._costs.stage, self._motion
+        x, u = motion.states.row(t), motion.controls.row(t)
+        given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + motion.begin]
+        given += [motion.constants[k] for k in range(len(stage.constants))]
+        return lambda *change: replay(stage.tape, [*change, *given], [stage.value])
+
+    def final(self) -> Function:
+        """The cost of the last state as a function of δx."""
+        (n, _, _), final, motion = self._costs.sizes, self._costs.final, self._motion
+        x, first = motion.states.row(motion.steps), len(self._costs.stage.constants)
+        given = [x[k] for k in range(n)] + [motion.constants[first + k] for k in range(len(final.constants))]
+        return lambda *change: replay(final.tape, [*change, *given], [final.value])
 
 
-def _final(
-    stage: Formula, final: Formula, sizes: tuple[int, int, int], states: Any, constants: Any, steps: Any
-) -> Function:
-    """The cost of the last state as a function of δx."""
-    x, first = states.row(steps), len(stage.constants)
-    given = [x[k] for k in range(sizes[0])] + [constants[first + k] for k in range(len(final.constants))]
-    return lambda *change: replay(final.tape, [*change, *given], [final.value])
-
-
-def _write_form(out: Any, function: Function, size: int) -> None:
+def _write_form(out: ScalarArray, function: Function, size: int) -> None:
     """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column; zero is there already."""
     origin, row = [0.0] * size, size + 1
     tape = Graph(scratch=True)

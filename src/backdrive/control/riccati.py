@@ -16,12 +16,12 @@ from __future__ import annotations
 import functools
 import os
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..backends import Executable, Integer, Kernel, Rows, run
-from ..ir import is_finite, loop, memory, select
+from ..ir import Index, ScalarArray, TimedArray, is_finite, loop, memory, select
 from .boxqp import factor, inner, solve_box, substitute
 
 Array = np.ndarray
@@ -53,11 +53,38 @@ class Policy:
         )
 
 
+class QuadraticProblem(NamedTuple):
+    """The arguments of `backward` as the kernel sees them. H and end have the gradients in their last column."""
+
+    F: TimedArray
+    H: TimedArray
+    end: ScalarArray
+    low: TimedArray
+    high: TimedArray
+    regularization: ScalarArray
+
+
+class PolicyArrays(NamedTuple):
+    """A `Policy` as the kernel writes it; numbers: expected, slope, sound (1 or 0)."""
+
+    gains: TimedArray
+    feedforward: TimedArray
+    numbers: ScalarArray
+
+
+def _kernel(limited: bool, steps: Index, d: Index, nu: Index, **arrays: Any) -> None:
+    """The body of the kernel: its arguments by name."""
+    problem = QuadraticProblem(**{name: arrays[name] for name in QuadraticProblem._fields})
+    policy = PolicyArrays(**{name: arrays[name] for name in PolicyArrays._fields})
+    recursion(limited, problem, policy, (steps, d, nu))
+
+
 def recursion(
-    limited: bool, F: Any, H: Any, end: Any, low: Any, high: Any, regularization: Any, gains: Any, feedforward: Any,
-    numbers: Any, steps: Any, d: Any, nu: Any,
-) -> None:  # fmt: skip
-    """Kernel; H and end have the gradients in their last column. numbers: expected, slope, sound (1 or 0)."""
+    limited: bool, problem: QuadraticProblem, policy: PolicyArrays, sizes: tuple[Index, Index, Index]
+) -> None:
+    """Backwards over the steps; limited: the controls have bounds. sizes: steps, d, nu."""
+    F, H, end, low, high, regularization = problem
+    steps, d, nu = sizes
     w = nu + d
     V, v, expected, slope, sound = memory(d * d), memory(d), memory(1), memory(1), memory(1)
     step, cost = memory(d * w), memory((w + 1) * (w + 1))
@@ -117,19 +144,19 @@ def recursion(
                 V[i * d + j] = entry
                 V[j * d + i] = entry
         for i in loop(nu * d):
-            gains.row(t)[i] = K[i]
+            policy.gains.row(t)[i] = K[i]
         for i in loop(nu):
-            feedforward.row(t)[i] = k[i]
-    numbers[0], numbers[1] = expected[0], slope[0]
-    numbers[2] = select(is_finite(expected[0]), sound[0], 0.0)
+            policy.feedforward.row(t)[i] = k[i]
+    policy.numbers[0], policy.numbers[1] = expected[0], slope[0]
+    policy.numbers[2] = select(is_finite(expected[0]), sound[0], 0.0)
 
 
 @functools.cache
 def _executable(limited: bool, bits: int) -> Executable:
-    reads, writes = ["F", "H", "end", "low", "high", "regularization"], ["gains", "feedforward", "numbers"]
-    rows = [Rows(name) for name in reads] + [Rows(name, writable=True) for name in writes]
+    rows = [Rows(name) for name in QuadraticProblem._fields]
+    rows += [Rows(name, writable=True) for name in PolicyArrays._fields]
     integers = [Integer(name) for name in ("steps", "d", "nu")]
-    body = functools.partial(recursion, limited)
+    body = functools.partial(_kernel, limited)
     return Kernel("riccati", [*rows, *integers], body, unroll=False, key=f"limited={limited}").build(bits)
 
 
