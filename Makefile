@@ -6,16 +6,25 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test bench scoreboard laikago peers lint docs clean
+.PHONY: help demo test test-slow test-all structure bench scoreboard laikago peers lint docs clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 demo: $(VENV)/.installed-cli ## a chain's mass, learned from the motion of a ball that hits it
 	@$(BIN)/backdrive run chain-mass --quick $(ARGS)
 
-test: $(VENV)/.installed-dev ## run the tests (ARGS="-k name" selects)
+test: $(VENV)/.installed-dev ## run the tests, without the long ones (ARGS="-k name" selects)
+	@$(BIN)/python -m pytest -n auto -m "not slow" $(ARGS)
+
+test-slow: $(VENV)/.installed-dev ## run the long tests only
+	@$(BIN)/python -m pytest -n auto -m slow $(ARGS)
+
+test-all: $(VENV)/.installed-dev ## run all tests
 	@$(BIN)/python -m pytest -n auto $(ARGS)
+
+structure: $(VENV)/.installed-dev ## count what makes the source hard to read: parameters, names, layers
+	@$(BIN)/python -m benchmarks.structure $(ARGS)
 
 bench: $(VENV)/.installed-dev ## time backdrive and its peers
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -96,7 +96,7 @@ def cost_kernels(
     return CostKernels(of_stage, of_final, (n, nu, d))
 
 
-class Motion(NamedTuple):
+class CostedMotion(NamedTuple):
     """The motion that a cost is of, as a kernel sees it: states [T + 1], controls [T], the constants of the formulas,
     and the number of its first step."""
 
@@ -109,7 +109,7 @@ class Motion(NamedTuple):
 
 def add_up(costs: CostKernels, out: ScalarArray, **motion: Any) -> None:
     """Kernel: the cost of a motion."""
-    of_motion, (_, nu, d) = _MotionCost(costs, Motion(**motion)), costs.sizes
+    of_motion, (_, nu, d) = _MotionCost(costs, CostedMotion(**motion)), costs.sizes
     total = carry(1)
     total[0] = 0.0
     for t in loop(of_motion.steps):
@@ -121,7 +121,7 @@ def add_up(costs: CostKernels, out: ScalarArray, **motion: Any) -> None:
 
 def differentiate(costs: CostKernels, H: TimedArray, end: ScalarArray, **motion: Any) -> None:
     """Kernel: forms of (δu, δx, 1) for every step, and of (δx, 1) at the end."""
-    of_motion, (_, nu, d) = _MotionCost(costs, Motion(**motion)), costs.sizes
+    of_motion, (_, nu, d) = _MotionCost(costs, CostedMotion(**motion)), costs.sizes
     for t in loop(of_motion.steps):
         _write_form(H.row(t), of_motion.stage(t), nu + d)
     _write_form(end, of_motion.final(), d)
@@ -133,7 +133,7 @@ Function = Callable[..., list[Scalar]]
 class _MotionCost:
     """The costs of the steps of a motion, and of its end, as functions of changes."""
 
-    def __init__(self, costs: CostKernels, motion: Motion) -> None:
+    def __init__(self, costs: CostKernels, motion: CostedMotion) -> None:
         self._costs, self._motion, self.steps = costs, motion, motion.steps
 
     def stage(self, t: Index) -> Function:
