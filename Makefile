@@ -17,11 +17,10 @@ demo: $(VENV)/.installed-cli ## a chain's mass, learned from the motion of a bal
 test: $(VENV)/.installed-dev ## run the tests, without the long ones (ARGS="-k name" selects)
 	@$(BIN)/python -m pytest -n auto -m "not slow" $(ARGS)
 
-test-slow: $(VENV)/.installed-dev ## run the long tests only
+test-slow: $(VENV)/.installed-dev ## run the long tests: campaigns, experiments, training
 	@$(BIN)/python -m pytest -n auto -m slow $(ARGS)
 
-test-all: $(VENV)/.installed-dev ## run all tests
-	@$(BIN)/python -m pytest -n auto $(ARGS)
+test-all: test test-slow ## run all tests
 
 structure: $(VENV)/.installed-dev ## count what makes the source hard to read: parameters, names, layers
 	@$(BIN)/python -m benchmarks.structure $(ARGS)

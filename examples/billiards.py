@@ -1,9 +1,9 @@
 """A break shot, and where every ball would have ended had the cue ball been aimed a little differently.
 
-The cue ball breaks a rack of fifteen; they hit each other and the cushions dozens of times. With ``impacts=True`` every
-step is split at its impacts, so that the gradient of a ball's last position, with respect to the direction and the
-speed of the cue ball, passes exactly through all of them. The arrows are that gradient times a small change of the
-direction; the dashed rings are where the balls do end with it, by simulating again.
+The cue ball breaks a rack of fifteen balls, which hit each other and the cushions dozens of times. With
+``impacts=True`` every step is split at its impacts, so that the gradient of a ball's last position, with respect to the
+direction and the speed of the cue ball, passes exactly through all of them. The arrows are that gradient times a small
+change of the direction; the dashed rings are where the balls end in a second simulation with that change.
 
     python examples/billiards.py [--out results]
 """
@@ -22,7 +22,7 @@ from torch import Tensor
 import backdrive as bd
 
 LENGTH, WIDTH, RADIUS, MASS = 2.54, 1.27, 0.0286, 0.17  # m, kg: a table and its balls
-ROWS, GAP = 5, 3e-3  # of the rack; m between its balls, up to twice that: they never quite touch
+ROWS, GAP = 5, 3e-3  # rows of the rack; gaps between its balls, 1 to 2 times this (m): they never quite touch
 DT, STEPS = 0.01, 160
 DIRECTION, SPEED = 0.02, 8.0  # rad, m/s
 CHANGE = math.radians(0.02)  # of the direction, for the arrows

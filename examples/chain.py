@@ -1,7 +1,7 @@
 """A ball hits a hanging chain, as in the experiment of the 2018 paper.
 
 The chain is a tree of hinges, so that its links cannot come apart; with maximal coordinates, as the paper has it, each
-hinge is a pair of equations instead. Both move alike.
+hinge is a pair of equations instead. Both give the same motion.
 
     python examples/chain.py [--links 10] [--out results]
 """
@@ -29,7 +29,7 @@ def build(links: int, coordinates: str = "reduced") -> bd.Model:
         above = link
     low = -LENGTH * (links - 0.5)
     ball = scene.add_body("ball", bd.Circle(0.15), mass=2.0, position=(-1.5, low + 0.35), velocity=(4.0, 0.0))
-    for i in range(links - 2):  # it can reach the last two only; fewer pairs are faster
+    for i in range(links - 2):  # the ball reaches the last two links only; fewer pairs are faster
         scene.exclude(ball, f"link {i}")
     return scene.build()
 

@@ -1,7 +1,7 @@
 """A pile of boxes and capsules falls into a pit, and the gradient says which of them moved the last one.
 
-A hundred bodies in one world. The loss is how far the body on top lies from the middle in the end; its gradient with
-respect to the velocities that all bodies started with goes back through every contact of the fall.
+A hundred bodies in one world. The loss is the final distance of the topmost body from the middle; its gradient with
+respect to the initial velocities of all bodies goes back through every contact of the fall.
 
     python examples/falling_pile.py [--out results]
 """
@@ -56,7 +56,7 @@ def fall(console: Console) -> dict:
     loss.backward()
     influence = v.grad.reshape(-1, 6).norm(dim=1)
     felt = int((influence > 1e-6 * influence.max()).sum())
-    console.print(f"body {top} ends {loss:.3f} m from the middle; {felt} of {COUNT} bodies had a part in it")
+    console.print(f"body {top} ends {loss:.3f} m from the middle; {felt} of {COUNT} bodies have an influence on it")
     return {"model": model, "path": path, "influence": influence, "top": top}
 
 

@@ -1,6 +1,6 @@
 """A hammer of two bodies, welded together, tumbles onto the ground.
 
-A ``Fixed`` joint makes one rigid body of two: the same hammer made of one body with two shapes moves alike. A
+A ``Fixed`` joint makes one rigid body of two: a hammer made of one body with two shapes has the same motion. A
 ``Weld`` keeps two free bodies together by equations, which hold to first order in dt: half the step, half the
 difference.
 

@@ -1,4 +1,4 @@
-"""What the examples share: their arguments, and how they write pictures and films."""
+"""Helpers of the examples: command-line arguments, pictures and films."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Friction and restitution, learned from what a camera saw.
+"""Friction and restitution, learned from the track of a camera.
 
 A ball bounces past a box that slides to a stop. A camera of 30 frames per second sees both, with the noise of its
 pixels, and loses the ball behind a post. ``backdrive.identify.fit`` finds the friction of the box and the
-restitution of the ball from that track, and says how sure they are.
+restitution of the ball from that track, with confidence intervals.
 
     python examples/learn_contact.py [--out results]
 """

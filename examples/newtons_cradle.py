@@ -5,7 +5,7 @@ the last one swings out. With ``impacts=True`` every step is split at its impact
 gradient passes exactly through all of them.
 
 Then the last ball is made four times lighter than the first, and gradient ascent through the impacts looks for the
-masses of the three between them with which it flies highest. Huygens knew the answer: a geometric series.
+masses of the three balls between them that make it fly highest. Huygens knew the answer: a geometric series.
 
     python examples/newtons_cradle.py [--iterations 100] [--out results]
 """
@@ -58,14 +58,14 @@ def energy(q: Tensor, v: Tensor) -> Tensor:
 
 
 def run(iterations: int, console: Console) -> dict:
-    # Midpoint: of second order, so that the swing between the impacts conserves energy as well as they do.
+    # Midpoint is of second order, so that the swings between impacts conserve energy, too.
     simulator = bd.Simulator(build_cradle(), DT, integrator=bd.Midpoint(), impacts=True)
     angle, equal = torch.tensor(START, dtype=torch.float64), torch.ones(BALLS, dtype=torch.float64)
     cradle = swing(simulator, angle, equal, SWINGS)
     total = energy(cradle.q, cradle.v).sum(-1)
     drift = float((total / total[0] - 1).abs().max())
     console.print(f"{cradle}")
-    console.print(f"energy: within {drift:.1e} of what it was")
+    console.print(f"energy: conserved to {drift:.1e}")
 
     log_mass = torch.tensor([FIRST, *[FIRST] * (BALLS - 2), LAST], dtype=torch.float64).log().requires_grad_()
     free = torch.tensor([0.0, *[1.0] * (BALLS - 2), 0.0], dtype=torch.float64)  # those between the ends

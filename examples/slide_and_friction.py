@@ -1,8 +1,8 @@
 """Boxes on a slope: which of them slide, and how far.
 
-A box slides where its friction is below the slope's tangent, with the acceleration g (sin α - μ cos α); the others stay
-where they are, to the last bit of what friction can hold. The derivative of a box's way with respect to its friction is
-zero while it sticks, and -g cos α t²/2 while it slides.
+A box slides if its friction is below the slope's tangent, with the acceleration g (sin α - μ cos α); the others stay
+where they are. The derivative of a box's displacement with respect to its friction is zero while it sticks, and
+-g cos α t²/2 while it slides.
 
     python examples/slide_and_friction.py [--out results]
 """
@@ -46,7 +46,9 @@ def slide(console: Console) -> dict:
     (gradient,) = torch.autograd.grad(way[-1].sum(), own)
     wanted, slope = formulas(FRICTION, STEPS * DT)
     for mu, x, g, truth in zip(FRICTION, way[-1], gradient, wanted, strict=True):
-        console.print(f"friction {mu:.2f}: {x:6.3f} m down the slope (formula {truth:.3f}), by friction {g:7.3f}")
+        console.print(
+            f"friction {mu:.2f}: {x:6.3f} m down the slope (formula {truth:.3f}), derivative by friction {g:7.3f}"
+        )
     return {"path": path, "way": way.detach(), "gradient": gradient, "wanted": wanted, "slope": slope}
 
 

@@ -1,8 +1,8 @@
 """A robot drops onto its feet and stands: the forces at its feet, and a check of its gradients.
 
 A quadruped of twelve joints, each held by a position servo, falls a few centimetres, lands and comes to rest. The
-contact forces come with the rollout, and are differentiable as all the rest. `backdrive.gradcheck` then compares the
-gradients of every single step of that motion with finite differences.
+contact forces come with the rollout, and are differentiable like everything else. `backdrive.gradcheck` then compares
+the gradients of every single step of that motion with finite differences.
 
     python examples/standing_robot.py [--out results]
 """

@@ -49,7 +49,7 @@ def final(state: bd.State) -> torch.Tensor:
 def swing(iterations: int, console: Console) -> dict:
     sim, real = bd.Simulator(build(), DT), bd.Simulator(build(HEAVIER), DT)
     start = sim.model.initial_state()
-    guess = torch.ones(STEPS, 1, dtype=torch.float64)  # a push to one side: hanging still is no way to begin
+    guess = torch.ones(STEPS, 1, dtype=torch.float64)  # a push to one side: a pole that hangs still is a saddle point
     plan = optimize(sim, Cost(stage, final), start, guess, method=ILQR(max_iterations=iterations))
     console.print(f"{plan}")
 

@@ -1,7 +1,8 @@
 """Throw a ball over a wall so that, after a bounce, it is at a target.
 
-Newton's method through the simulation: where the ball is after a second and a half, and how that changes with the
-velocity of the throw, through the flight and the bounce. The first throw clears the wall, but ends far from the target.
+Newton's method on the simulation: the position of the ball after a second and a half, and its derivative with respect
+to the velocity of the throw, through the flight and the bounce. The first throw clears the wall, but ends far from
+the target.
 
     python examples/throw_over_wall.py [--iterations 12] [--out results]
 """

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 class Contacts:
     """Forces in every step of a rollout, differentiable.
 
-    pairs: [nslot] pairs of names of shapes; a pair that can touch at several points has several places (slots).
+    pairs: [nslot] pairs of names of shapes; a pair that can touch at several contact points has several slots.
     force: [T, B, nslot, dim], N, on the first shape of its pair, the mean over the step, in world axes; zero where
-    there is no contact. point: [T, B, nslot, dim], m, where it acts. Unbatched rollouts have no B. Of one big world
-    (`Simulator.sparse`) only those pairs and places are there that touch in some step, in some environment.
+    there is no contact. point: [T, B, nslot, dim], m, the contact point. Unbatched rollouts have no B. One big world
+    (`Simulator.sparse`) has slots only for contacts that occur in some step, in some environment.
     """
 
     def __init__(self, model: Model, dt: float, shapes: np.ndarray, numbers: Tensor, single: Tensor) -> None:
-        """shapes: of every slot, [nslot, 2]; numbers: FORCE of every slot; single: forces of other constraints."""
+        """shapes: the pair of every slot, [nslot, 2]; numbers: [T, B, nslot, FORCE]; single: forces of other rows."""
         self._model, self._dt, self._shapes, self._single = model, dt, shapes, single
         force, point = numbers.split(3, -1)
         self.force, self.point = force[..., : model.dim], point[..., : model.dim]
@@ -33,7 +33,7 @@ class Contacts:
 
     @classmethod
     def of_all_pairs(cls, simulator: Simulator, numbers: Tensor) -> Contacts:
-        """From what `contact.add_forces` wrote."""
+        """From the forces [T, B, nforce] that the kernel `forces` writes."""
         model, tables = simulator.model, simulator._program.kernels.tables
         assert tables is not None
         forces, single = numbers.split([tables.nslot * FORCE, tables.nsingle], -1)
@@ -42,7 +42,7 @@ class Contacts:
 
     @property
     def impulse(self) -> Tensor:
-        """force times the step: [T, B, nslot, dim], N s."""
+        """The impulse of every contact, force times dt: [T, B, nslot, dim], N s."""
         return self.force * self._dt
 
     def on(self, body: str) -> Tensor:
@@ -53,10 +53,10 @@ class Contacts:
         return (self.force * torch.from_numpy(sign).to(self.force).unsqueeze(-1)).sum(-2)
 
     def of(self, name: str) -> Tensor:
-        """The forces of a joint or constraint that are not contacts, N or N m: [T, B, k].
+        """The forces of a joint or of a constraint other than contacts, N or N m: [T, B, k].
 
-        Of a constraint (or a joint that closes a loop, or any in maximal coordinates) its equations' forces; of a joint
-        that of its limit and of its friction, as far as it has them.
+        A constraint (or a joint that closes a loop, or any joint in maximal coordinates) has a force for each of its
+        equations; another joint has that of its friction and that of its limit, as far as it has them.
         """
         model = self._model
         joint_of = dict(zip(model.joint_link.tolist(), model.joints, strict=True))

@@ -23,30 +23,30 @@ Function = Callable[[Inputs, bool], Evaluation]
 armature of zero is, step beyond it."""
 
 STEPS = (1e-4, 1e-5, 1e-6)  # of differences, relative to an input, in the order in which they are tried
-ROUNDING = 1e-9  # a change of a value that is smaller, relative to its terms, is not known to six digits
+ROUNDING = 1e-9  # changes of a value below this, relative to the sum of its terms, have fewer than six valid digits
 
 
 @dataclass(frozen=True)
-class Row:
+class GradcheckRow:
     """One comparison: the derivative along a random direction by the adjoint and by differences."""
 
     name: str
     adjoint: float
     difference: float
     error: float
-    switched: bool  # a contact, limit or motor changed its mode within the difference: the derivative jumps there
+    switched: bool  # the active set changed within the difference: the derivative jumps there
 
 
 @dataclass(frozen=True)
 class GradcheckReport:
-    """What `gradcheck` found; true if everything agreed (where the derivative exists)."""
+    """The result of `gradcheck`; true if everything agreed (where the derivative exists)."""
 
     tolerance: float
-    rollout: list[Row] = field(default_factory=list)
+    rollout: list[GradcheckRow] = field(default_factory=list)
     steps: dict[str, Tensor] = field(default_factory=dict)
     """For each of q, v and controls, the error of every single step: [T]."""
     switched: list[int] = field(default_factory=list)
-    """Steps at which a contact, limit or motor changes its mode within the difference."""
+    """Steps at which the active set (of contacts, limits and motors) changes within the difference."""
 
     @property
     def ok(self) -> bool:
@@ -90,7 +90,7 @@ def gradcheck(
     of the rollout, to show where an error arises. Errors are relative to the largest derivative of that input. Print
     the report.
 
-    The simulator must be of dtype float64: differences in float32 say nothing.
+    The simulator must be of dtype float64: differences in float32 are too rough.
     """
     if not isinstance(simulator, Simulator):
         raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
@@ -121,7 +121,7 @@ def gradcheck(
         return terms.sum(), path.status.modes.flatten(), terms.detach().abs().sum()
 
     rows = [
-        Row(name, float(adjoint), float(difference), float(error), bool(switched.any()))
+        GradcheckRow(name, float(adjoint), float(difference), float(error), bool(switched.any()))
         for name, (adjoint, difference, error, switched) in _compare(loss_of, inputs, list(inputs), generator).items()
     ]
     errors, switched = _check_steps(simulator, path, inputs, generator)
@@ -131,8 +131,10 @@ def gradcheck(
 def _check_steps(
     simulator: Simulator, path: Trajectory, inputs: Inputs, generator: torch.Generator
 ) -> tuple[dict[str, Tensor], list[int]]:
-    """Every step by itself, all at once: the states along the path are one batch [T B]. Errors [T], and switching
-    steps."""
+    """Check every step by itself; the states along the path are one batch [T B].
+
+    Returns the errors [T] of every input, and the steps at which the active set changes.
+    """
     times = len(path) - 1
     batch = path.q.shape[1:-1].numel()
     flat: Inputs = {name: x[:-1].reshape(times * batch, x.shape[-1]) for name, x in (("q", path.q), ("v", path.v))}
@@ -166,9 +168,10 @@ def _check_steps(
 def _compare(
     function: Function, inputs: Inputs, names: list[str], generator: torch.Generator
 ) -> dict[str, tuple[Tensor, Tensor, Tensor, Tensor]]:
-    """For each named input: derivative along a random direction by adjoint and by differences, error, mode switches.
+    """For each named input: derivative along a random direction by adjoint and by differences, error, changes of the
+    active set.
 
-    Derivatives that nearly vanish are lost in the rounding of differences: errors are not relative to less than that.
+    Derivatives that nearly vanish are lost in the rounding of differences, which bounds the scale of errors from below.
     """
     leaves = {name: inputs[name].clone().requires_grad_() for name in names}
     with torch.enable_grad():

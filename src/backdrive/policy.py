@@ -1,4 +1,4 @@
-"""What a policy sees of a world, and a network that kernels can evaluate in the loop."""
+"""The sensors of a policy, and a network that kernels can evaluate in the loop."""
 
 from __future__ import annotations
 
@@ -24,20 +24,21 @@ Sensor = str | tuple[str, str]
 
 ACTIVATIONS = {"tanh": TANH, "relu": RELU}
 OUTPUTS = {"linear": LINEAR, "tanh": TANH}
-COMPILED_WEIGHTS = 30_000  # compiled="auto": up to so many a kernel evaluates them, beyond torch does
+COMPILED_WEIGHTS = 30_000  # compiled="auto": most weights of a network that kernels evaluate; torch does larger ones
 
 
 class MLP(nn.Module):
     """A network of fully connected layers from observations to controls, for ``Simulator.rollout(policy=...)``.
 
     sizes: numbers of observations, of the neurons of each hidden layer, and of controls (``model.nu``).
-    activation: "tanh" or "relu", of hidden layers; output: "linear" or "tanh", of the last. bias: of all layers.
-    sensors: what it observes, in that order: "q", "v", and of bodies ("rotation" | "position" | "angular_velocity" |
+    activation: "tanh" or "relu", of hidden layers; output: "linear" or "tanh", of the last. bias: whether layers have
+        one.
+    sensors: the observations, in that order: "q", "v", and of bodies ("rotation" | "position" | "angular_velocity" |
         "velocity", name), as `Trajectory` has them (a rotation row after row). After these come the `inputs` of the
         rollout, if there are any, e.g. the phase of a gait or a target.
     compiled: True: kernels evaluate it, so that a rollout and its gradient are a call each. False: torch does, step by
-        step. "auto": True up to 30,000 weights; with many environments torch is faster beyond.
-    dtype: that of the simulator. generator: of the first weights, uniform in ±1/√n for n inputs of a layer; None:
+        step. "auto": True up to 30,000 weights; beyond, torch is faster with many environments.
+    dtype: that of the simulator. generator: for the initial weights, uniform in ±1/√n for n inputs of a layer; None:
         torch's own.
 
     Called, it is a plain torch module: observations [..., sizes[0]] to controls [..., sizes[-1]].
@@ -73,7 +74,7 @@ class MLP(nn.Module):
 
     @property
     def linear(self) -> list[nn.Linear]:
-        """The layers, without what follows them."""
+        """The layers, without their activations."""
         return [cast(nn.Linear, layer) for layer in self.layers]
 
     @property
@@ -88,7 +89,7 @@ class MLP(nn.Module):
         return bool(self.compiled)
 
     def kinds(self) -> list[str]:
-        """The function that follows each layer."""
+        """The activation of each layer."""
         return [self.activation] * (len(self.layers) - 1) + [self.output]
 
     def forward(self, observations: Tensor) -> Tensor:
@@ -105,7 +106,7 @@ class MLP(nn.Module):
         return sum((n + self.bias) * -(-m // ROWS) * ROWS for n, m in itertools.pairwise(self.sizes))
 
     def table(self) -> Tensor:
-        """The weights as kernels read them, differentiable: of each layer [rows / ROWS, columns, ROWS], flat."""
+        """The weights as kernels read them, flat and differentiable: for each layer [rows / ROWS, columns, ROWS]."""
         parts = []
         for layer in self.linear:
             W = layer.weight if layer.bias is None else torch.cat([layer.bias.unsqueeze(1), layer.weight], 1)
@@ -128,10 +129,10 @@ Policy = MLP | Callable[[State, int], Tensor]
 
 
 class View:
-    """Where the numbers of some sensors are: elements of (q, v), and of the links' poses.
+    """The elements of the state and of the links' poses that some sensors observe.
 
-    state, poses: pairs (number of the observation, element); elements of poses count from those of the first link.
-    names: of each sensor, and how many numbers it has.
+    state, poses: pairs (index of the observation, index of the element); those of poses count from the first link's.
+    names: the name of each sensor, and the number of its observations. size: the number of all.
     """
 
     def __init__(self, model: Model, sensors: Sequence[Sensor]) -> None:
@@ -172,7 +173,7 @@ class View:
 
 
 def _body_places(model: Model, sensor: Any) -> Iterator[int]:
-    """The elements of the links' poses that a sensor of a body has."""
+    """The elements of the links' poses that a sensor of a body observes."""
     shape = isinstance(sensor, tuple) and len(sensor) == 2 and all(isinstance(word, str) for word in sensor)
     if not shape:
         raise ValueError(f"a sensor is 'q', 'v' or (quantity, body), e.g. ('position', 'foot'), got {sensor!r}")
@@ -196,7 +197,7 @@ def _body_places(model: Model, sensor: Any) -> Iterator[int]:
 def network_table(policy: MLP, seen: View, ninput: int, nstate: int) -> tuple[np.ndarray, int]:
     """The integers of a network (see `physics.policy`), and the number of its neurons with their padding.
 
-    nstate: of q and v.
+    ninput: inputs of the rollout. nstate: numbers of the state.
     """
     one, sizes = int(policy.bias), policy.sizes
     start, weight, layers = 0, 0, []
@@ -216,5 +217,5 @@ def network_table(policy: MLP, seen: View, ninput: int, nstate: int) -> tuple[np
 
 
 def watched_poses(policy: MLP, seen: View) -> tuple[tuple[int, int], ...]:
-    """Pairs (observation, element of the poses, of which the world's own come first), as kernels count them."""
+    """Pairs (observation, element of the poses) as kernels count them, with the pose of the world first."""
     return tuple((place + policy.bias, sum(POSE) + source) for place, source in seen.poses)

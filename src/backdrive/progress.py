@@ -1,4 +1,4 @@
-"""The bar that `fit(progress=True)` and `optimize(progress=True)` show."""
+"""The progress bar of `fit(progress=True)` and `optimize(progress=True)`."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 @contextlib.contextmanager
 def bar(shown: bool, what: str, total: int) -> Iterator[Callable[[int, str], None]]:
-    """Yields a function to be called with how much of `total` is done, and a text; without `shown` it does nothing.
+    """Yields a function of the work done so far (out of `total`) and a text, which updates the bar.
 
-    The bar goes away at the end.
+    Without `shown` the function does nothing. The bar disappears at the end.
     """
     if not shown:
         yield lambda done, text: None

@@ -20,10 +20,10 @@ from .runtime import autograd, closed_loop, execute
 from .runtime.along_path import PlanarAngles
 from .runtime.call import Call
 from .runtime.jacobians import StepPoint, euler_jacobians, step_jacobians
-from .runtime.motion import Motion
 from .runtime.program import Program, ProgramSettings
 from .runtime.report import NotFiniteError, require_finite
 from .runtime.request import Request
+from .runtime.result import RolloutResult
 from .runtime.tangent import Tangent
 from .runtime.transforms import plain_call, values_visible
 from .schema import layout
@@ -54,26 +54,27 @@ class RolloutArguments(NamedTuple):
 class Simulator(nn.Module):
     """Steps of `dt` seconds of a model, differentiable.
 
-    solver: of contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`; in the sparse
-        form by default ``ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)``.
+    solver: for contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`; the default of
+        the sparse form is ``ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)``.
     integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
     impacts: True: steps are split at their impacts, so that bounces and their gradients are exact. False: plain time
-        stepping, somewhat faster; what bounces is then found out from speeds, and gradients through bounces are wrong.
-        "auto": True where a shape of the model has restitution, in float64 and up to 64 links.
-    pyramid: sides of the friction pyramid in 3D, even, at least 4.
+        stepping, somewhat faster; contacts then bounce by their approach speed at the start of a step, and gradients
+        through bounces are wrong. "auto": True where a shape of the model has restitution, in float64 and up to 64
+        links.
+    pyramid: number of sides of the friction pyramid in 3D, even, at least 4.
     bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
-    threads: at most so many; None: all cores. The number changes no bit of any result.
+    threads: the largest number of threads; None: all cores. It changes no bit of any result.
     specialize: compile kernels for this very model (True: faster, a second or two once, with contact a few more) or use
         those that serve every model with the same kinds of shapes (False); "auto": True for models of up to 40 links
         (120 in 2D, 24 with contact), as long as few of their constants are given as parameters.
     nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status ("mark").
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
-        cube; contacts are then solved by sweeps alone, and gradients are those of these sweeps, converged or not; or
-        by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution.
-        Its steps are plain (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts.
+        cube. Contacts are solved by Gauss-Seidel sweeps alone, and gradients are those of these sweeps, converged or
+        not; or by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution. Steps are plain
+        (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts.
 
-    The attributes `impacts` and `sparse` say what "auto" has chosen.
+    The attributes `impacts` and `sparse` hold the choices that "auto" made.
     """
 
     def __init__(
@@ -114,7 +115,7 @@ class Simulator(nn.Module):
         self._program = Program(self.model, settings)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Compiled code is not copied or pickled: the copy makes its own, from the cache."""
+        """Compiled code is not copied or pickled: the copy loads its own from the cache."""
         return {k: v for k, v in self.__dict__.items() if k not in ("_program", "_tangent", "_body_links", "_angles")}
 
     def __setattr__(self, name: str, value: Any) -> None:
@@ -177,15 +178,15 @@ class Simulator(nn.Module):
     ) -> Trajectory:  # fmt: skip
         """Many steps, with all their states.
 
-        state: where to start, q [B, nq], v [B, nv]. controls: [T, B, nu], or [T, nu] for all environments alike;
-        without controls, `steps` says how long. wrenches: [T, B, nbody, 6 (3D) or 3 (2D)], as in `step`. parameters:
-        {name: tensor}, of those that ``model.parameters()`` lists, in place of the model's own; each [*shape], or [B,
-        *shape] for one per environment. adjoint: how the backward pass gets its states: `Checkpoint`, `Truncated`.
-        Without B everywhere: one world.
+        state: the start, q [B, nq], v [B, nv]. controls: [T, B, nu], or [T, nu] shared by all environments; without
+        controls, `steps` is the number of steps T. wrenches: [T, B, nbody, 6 (3D) or 3 (2D)], as in `step`.
+        parameters: {name: tensor}, some of those that ``model.parameters()`` lists, in place of the model's own; each
+        [*shape], or [B, *shape] for one per environment. adjoint: how the backward pass gets its states: `Checkpoint`,
+        `Truncated`. Without B everywhere: one world.
 
         policy: in place of controls: an `MLP`, or any function ``policy(state, t)`` that returns the control [B, nu] of
-        step t, which starts from `state`; a gradient reaches what it is made of. inputs: [T, B, k] or [T, k], what an
-        `MLP` sees besides its sensors.
+        step t, which starts from `state`; gradients reach its parameters. inputs: [T, B, k] or [T, k], observed by an
+        `MLP` besides its sensors.
         """
         others = (steps, wrenches, parameters, adjoint, policy, inputs)
         usual = isinstance(state, State) and all(x is None for x in others)
@@ -208,16 +209,16 @@ class Simulator(nn.Module):
             controls = call.controls(given.controls, steps)
             request = call.request(ROLLOUT, settings, controls=controls, wrenches=wrenches)
             outputs = self._evaluate(call, *request)
-            path, last = (tuple(outputs[name] for name in names) for names in (_PATH, _LAST))
-            motion = Motion(path, last, outputs["status"])
+            path, last = [outputs[name] for name in _PATH], [outputs[name] for name in _LAST]
+            motion = RolloutResult(tuple(path), tuple(last), outputs["status"])
         else:
             motion, controls = closed_loop.rollout(call, given.policy, given.inputs, wrenches, settings)
         *states, status = call.finished(*motion.path, motion.status, dim=1)
-        motion = Motion(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
+        motion = RolloutResult(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
         return Trajectory(self, motion, RolloutInputs(settings, controls, wrenches, call.constants, call.parameters))
 
     def observe(self, state: State, sensors: Sequence[Sensor] = ("q", "v")) -> Tensor:
-        """What an `MLP` with these sensors sees of a state, [B, n], differentiable: see `MLP`."""
+        """The observations [B, n] of a state that an `MLP` with these sensors has, differentiable: see `MLP`."""
         call = Call(self._program, state, None)
         (seen,) = call.finished(closed_loop.observe(self._program, call.state, sensors), dim=0)
         return seen
@@ -226,12 +227,12 @@ class Simulator(nn.Module):
         self, state: State, controls: Tensor, gains: Tensor, origin: State, *,
         limits: tuple[Tensor, Tensor] | None = None, parameters: Mapping[str, Tensor] | None = None,
     ) -> tuple[Trajectory, Tensor]:  # fmt: skip
-        """A rollout with linear feedback, and the controls that it used: u = clip(controls + gains (x ⊖ origin)).
+        """A rollout with linear feedback u = clip(controls + gains (x ⊖ origin)), and the controls u that it used.
 
         state: q [B, nq], v [B, nv]. controls: [T, B, nu]; gains: [T, B, nu, 2 nv], for (δq, δv) in the tangent space,
         as `linearize` has them; origin: q [T, B, nq], v [T, B, nv]; limits: low and high, [nu] each. Without B
-        everywhere: one world. They are numbers: no gradient passes through them. Motion that does not stay finite is
-        marked in the status, and not warned of.
+        everywhere: one world. No gradient passes through the results. Motion that does not stay finite is marked in the
+        status, without a warning.
         """
         call, model = Call(self._program, state, parameters), self.model
         steps = call.length("controls", controls)
@@ -252,7 +253,7 @@ class Simulator(nn.Module):
             outputs = execute.track(*call.request(TRACKING, settings, **given))
             used = outputs["used"]
             *path, status, out = call.finished(*(outputs[x] for x in _PATH), outputs["status"], used, dim=1)
-        motion = Motion(tuple(path), tuple(x[-1] for x in path), status)
+        motion = RolloutResult(tuple(path), tuple(x[-1] for x in path), status)
         return Trajectory(self, motion, RolloutInputs(settings, used, None, call.constants, call.parameters)), out
 
     def linearize(
@@ -261,7 +262,7 @@ class Simulator(nn.Module):
         """A [B, 2 nv, 2 nv] and B [B, 2 nv, nu]: the Jacobians of a step, in the tangent space.
 
         (δq⁺, δv⁺) = A (δq, δv) + B δu, where δq are displacements in the coordinates of v: q ⊕ δq, as ``v dt`` moves q.
-        Without B everywhere: [2 nv, 2 nv] and [2 nv, nu]. They are numbers: no gradient passes through them.
+        Without B everywhere: [2 nv, 2 nv] and [2 nv, nu]. No gradient passes through them.
         """
         call = Call(self._program, state, parameters)
         with torch.no_grad():
@@ -339,5 +340,5 @@ def _length(call: Call, given: RolloutArguments) -> int:
 
 
 def _all_finite(*tensors: Tensor) -> bool:
-    """Or, if not, that it must be looked at more closely: their sum may overflow."""
+    """False also where the sum of finite numbers overflows: the caller then looks more closely."""
     return math.isfinite(sum(float(x.sum()) for x in tensors))

@@ -1,4 +1,4 @@
-"""Randomised smoothing: the gradient of a mean over random perturbations, where that of one motion is of no use.
+"""Randomised smoothing: the gradient of a mean over random perturbations, where that of one motion is useless.
 
 A loss that jumps or whose gradient explodes (a ball that hits or misses, a chaotic motion) is replaced by its mean over
 Gaussian perturbations of an input,
@@ -26,12 +26,12 @@ def smoothed(
         rollout the samples are the batch: controls [T, nu] arrive as [samples, T, nu], and ``u.transpose(0, 1)`` is
         what `Simulator.rollout` takes.
     sigma: in the units of x; a number, or a tensor that broadcasts to the shape of x.
-    samples: how many; the error of the estimate falls with their square root.
-    order: 1, the mean of the samples' own gradients: accurate where f is continuous, but blind to its jumps, and no
-        better than the wildest of them. 0, from the values of f alone: right for every f, at the price of a variance
-        that grows with the size of x. Their baseline b is the mean of the other samples, which leaves no bias.
+    samples: their number; the error of the estimate falls with its square root.
+    order: 1, the mean of the samples' own gradients: accurate where f is continuous, but blind to its jumps, with the
+        variance of the largest gradient among them. 0, from the values of f alone: right for every f, at the price of a
+        variance that grows with the size of x. The baseline b of a sample is the mean of the others: there is no bias.
 
-    With order=0, whatever else the function depends on gets the mean of the samples' gradients, as with order=1.
+    With order=0, other tensors that the function depends on get the mean of the samples' gradients, as with order=1.
     """
     _check(x, samples, generator, order)
     sigma = _deviation(sigma, x)
@@ -44,7 +44,7 @@ def smoothed(
         raise ValueError(f"{int((~values.isfinite()).sum())} of {samples} samples have a loss that is NaN or infinite")
     if order == 1:
         return values.mean()
-    above = (values.detach() - values.detach().mean()) / (samples - 1)  # f less the mean of the others, / samples
+    above = (values.detach() - values.detach().mean()) / (samples - 1)  # (f - b) / samples
     gradient = torch.tensordot(above, noise, 1) / sigma
     return values.mean() + ((x - x.detach()) * gradient).sum()
 

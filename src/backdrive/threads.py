@@ -1,4 +1,4 @@
-"""How many threads torch may use beside the engine's own."""
+"""The number of torch's threads."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 
 @contextlib.contextmanager
 def one_torch_thread() -> Iterator[None]:
-    """The engine has threads of its own. On small tensors, torch's only wait for each other."""
+    """Run torch on one thread: the engine has threads of its own, and on small tensors torch's wait for each other."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:

@@ -1,4 +1,4 @@
-"""What a rollout returns: states over time, where the bodies went, and how the steps fared."""
+"""The result of a rollout: states over time, positions and velocities of bodies, and a status of every step."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from .contacts import Contacts
 from .model import Model, State
 from .runtime.along_path import PathStates, constraint_forces, contacts_of_big_world, link_poses
-from .runtime.motion import Motion
+from .runtime.result import RolloutResult
 from .schema.signatures import RolloutSettings
 
 if TYPE_CHECKING:
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 class Status:
     """How every step went: tensors [T, B] ([T] if unbatched).
 
-    finite: the velocities after the step are finite numbers.
+    finite: the state after the step is finite. clipped: number of motors at a limit.
     converged, residual: of the step's solver, m/s; without constraints the dynamics is solved in closed form. A
     gradient through steps that did not converge is not that of the motion.
-    contacts: how many press. depth: the deepest penetration, m. impacts: how many there were. modes: a number that
-    changes when a contact starts, ends, sticks or slips, when another hits first, or when a limit or motor starts or
-    ceases to act.
+    contacts: number of contacts with a force. depth: the deepest penetration, m. impacts: number of impacts. modes: a
+    number that changes with the active set: when a contact starts, ends, sticks or slips, when another one hits first,
+    or when a limit or motor starts or ceases to act.
     fallbacks: 1 where there were too many impacts: the rest of the step was done without bouncing, or not at all.
-    simultaneous: impacts of several contacts at once. guarded: impacts whose restitution was reduced, since with
-    friction it would have created energy. A gradient through any of these three is not exact.
+    simultaneous: number of impacts of several contacts at once. guarded: number of impacts whose restitution was
+    reduced, since with friction it would have created energy. A gradient through any of these three is not exact.
     """
 
     finite: Tensor
@@ -47,7 +47,10 @@ class Status:
 
     @classmethod
     def of(cls, numbers: Tensor, tolerance: float) -> Status:
-        """From the numbers that a kernel wrote, [..., 2], with constraints [..., 6], with impacts [..., 10]."""
+        """From the numbers of a kernel, [..., 2], with constraints [..., 6], with impacts [..., 10].
+
+        tolerance: the residual below which a solve has converged, m/s.
+        """
         finite, clipped = numbers[..., 0] > 0.5, numbers[..., 1].to(torch.int64)
         if numbers.shape[-1] == 2:
             zero, none = torch.zeros_like(numbers[..., 0]), torch.zeros_like(clipped)
@@ -70,7 +73,7 @@ class Status:
 
 
 class RolloutInputs(NamedTuple):
-    """What a rollout was made of: controls [T, B, nu], wrenches [T, B, 6 nlink], constants [nconst] or [B, nconst].
+    """The inputs of a rollout: controls [T, B, nu], wrenches [T, B, 6 nlink], constants [nconst] or [B, nconst].
 
     constants: None for the model's own. parameters: names of those in the constants, separated by commas.
     """
@@ -83,16 +86,16 @@ class RolloutInputs(NamedTuple):
 
 
 class Trajectory:
-    """States along a rollout, kept every `every` steps (and the last), the first one included.
+    """States along a rollout, the start included; with `Checkpoint(every)`, of every `every`-th step and of the last.
 
     q: [S + 1, B, nq], v: [S + 1, B, nv]; unbatched rollouts have no B. last: the state after the last step; a loss on
     it alone has a cheaper gradient than one on ``q[-1]``. steps: [S + 1] numbers of the kept steps; time: [S + 1] in
     s.
     """
 
-    def __init__(self, simulator: Simulator, motion: Motion, inputs: RolloutInputs) -> None:
+    def __init__(self, simulator: Simulator, motion: RolloutResult, inputs: RolloutInputs) -> None:
         self._simulator, self._inputs = simulator, inputs
-        self._path, self.last = State(*motion.path), State(*motion.last)
+        self._path, self._last = motion.path, motion.last
         self._numbers = motion.status  # as kernels write it
         self._poses: tuple[Tensor, ...] | None = None
         self._contacts: Contacts | None = None
@@ -100,11 +103,15 @@ class Trajectory:
 
     @property
     def q(self) -> Tensor:
-        return self._path.q
+        return State(*self._path).q
 
     @property
     def v(self) -> Tensor:
-        return self._path.v
+        return State(*self._path).v
+
+    @property
+    def last(self) -> State:
+        return State(*self._last)
 
     @property
     def status(self) -> Status:
@@ -115,13 +122,13 @@ class Trajectory:
 
     @property
     def controls(self) -> Tensor:
-        """Of every step, [T, B, nu]; those of a policy are differentiable."""
+        """The controls of every step, [T, B, nu]; those of a policy are differentiable."""
         controls = self._inputs.controls.squeeze(1) if self.q.ndim == 2 else self._inputs.controls
         return controls.to(self.q.device)
 
     @property
     def model(self) -> Model:
-        """What moved."""
+        """The model that moved."""
         return self._simulator.model
 
     @property
@@ -151,7 +158,7 @@ class Trajectory:
         return State(*(x[index] for x in self._path))
 
     def _states(self, which: slice = slice(None)) -> PathStates:
-        """Some of the states, with what they are of."""
+        """Some of the states, with their program and constants."""
         states = tuple(x[which] for x in self._path)
         return PathStates(self._simulator._program, states, self._inputs.constants, self._inputs.parameters)
 
@@ -165,7 +172,7 @@ class Trajectory:
     def contacts(self) -> Contacts:
         """The forces of contacts, limits and loops in every step, differentiable: see `Contacts`.
 
-        They are computed when they are first asked for, by stepping once more from every state.
+        They are computed on first use, by stepping once more from every state.
         """
         if self._inputs.settings.every != 1:
             raise ValueError("contact forces need all states: this rollout kept only some (adjoint=Checkpoint(...))")
@@ -179,7 +186,7 @@ class Trajectory:
         return self._contacts
 
     def position(self, body: str) -> Tensor:
-        """Of the origin of a body's frame, m: [S + 1, B, dim], in world axes."""
+        """The origin of a body's frame, m: [S + 1, B, dim], in world axes."""
         return self._of_body(1, body)[..., : self._simulator.model.dim]
 
     def rotation(self, body: str) -> Tensor:
@@ -194,7 +201,7 @@ class Trajectory:
         return quaternion_of(self._of_body(0, body).unflatten(-1, (3, 3)))
 
     def velocity(self, body: str) -> Tensor:
-        """Of the origin of a body's frame, m/s: [S + 1, B, dim], in world axes."""
+        """The velocity of the origin of a body's frame, m/s: [S + 1, B, dim], in world axes."""
         return self._of_body(3, body)[..., : self._simulator.model.dim]
 
     def angular_velocity(self, body: str) -> Tensor:

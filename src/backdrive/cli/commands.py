@@ -1,4 +1,4 @@
-"""The command ``backdrive``: run experiments, look at worlds, check gradients."""
+"""The command ``backdrive``: run experiments, view worlds, check gradients."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
 FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130  # exit codes
 
 app = typer.Typer(
-    help="Differentiable physics: run the papers' experiments, look at planar worlds, check gradients.",
+    help="Differentiable physics: run the papers' experiments, film planar worlds, check gradients.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
 )  # fmt: skip
 console = Console()
 
 World = Annotated[Path, typer.Argument(help="A scene file (.json), or a MJCF or URDF file.", show_default=False)]
-Start = Annotated[Path | None, typer.Option(help="A state file to start from, in place of the world's own start.")]
-Step = Annotated[float | None, typer.Option(help="Step, s; by default the file's own, or 1/240.")]
+Start = Annotated[Path | None, typer.Option(help="A file with the initial state, instead of the world's own.")]
+Step = Annotated[float | None, typer.Option(help="Time step, s; default: the file's, else 1/240.")]
 Impacts = Annotated[
     bool | None,
-    typer.Option("--impacts/--plain", help="Split steps at their impacts (bounces are exact), or do not."),
+    typer.Option("--impacts/--plain", help="Split time steps at impacts, which makes bounces exact, or do not."),
 ]
 
 
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 @app.callback(invoke_without_command=True)
-def _version(version: Annotated[bool, typer.Option("--version", help="Say which version this is.")] = False) -> None:
+def _version(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
         from .. import __version__
 
@@ -57,7 +57,7 @@ def list_experiments() -> None:
     from .. import experiments
 
     table = Table(box=None, header_style="bold", pad_edge=False)
-    for column in ("name", "what it does", "where it is from"):
+    for column in ("name", "what it does", "source"):
         table.add_column(column, no_wrap=column == "name")
     for name in experiments.names():
         experiment = experiments.find(name)
@@ -69,15 +69,15 @@ def list_experiments() -> None:
 @app.command("run")
 def run_experiment(
     name: Annotated[
-        str, typer.Argument(help="Of the experiment; see [cyan]backdrive list[/cyan].", show_default=False)
+        str, typer.Argument(help="Name of the experiment; see [cyan]backdrive list[/cyan].", show_default=False)
     ],
-    quick: Annotated[bool, typer.Option("--quick", help="The short version, of about a minute.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Run the short version, about a minute.")] = False,
     out: Annotated[Path | None, typer.Option(help="Folder for the results.", show_default="results/NAME")] = None,
-    seed: Annotated[int, typer.Option(help="Of all random numbers.", min=0)] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of all random numbers.", min=0)] = 0,
 ) -> None:
-    """Run an experiment. Figures, a film and [cyan]results.json[/cyan] go to a folder.
+    """Run an experiment; figures, a film and [cyan]results.json[/cyan] go to a folder.
 
-    Ctrl-C stops it and keeps what was done.
+    Ctrl-C stops it and keeps the results so far.
     """
     from .. import experiments
 
@@ -97,7 +97,7 @@ def run_experiment(
             run.progress = advance
             experiment.run(run)
     except KeyboardInterrupt:
-        console.print("[yellow]interrupted[/yellow]; what was done until then is kept:")
+        console.print("[yellow]interrupted[/yellow]; the results so far are kept:")
         _list_files(run.files)
         raise typer.Exit(INTERRUPTED) from None
     except ImportError as error:
@@ -109,14 +109,16 @@ def run_experiment(
 @app.command("view")
 def view_world(
     world: World,
-    out: Annotated[Path | None, typer.Option(help="The film, .mp4 or .gif.", show_default="results/WORLD.mp4")] = None,
-    seconds: Annotated[float, typer.Option(help="How long to simulate.")] = 5.0,
+    out: Annotated[
+        Path | None, typer.Option(help="File of the film, .mp4 or .gif.", show_default="results/WORLD.mp4")
+    ] = None,
+    seconds: Annotated[float, typer.Option(help="Simulated time, s.")] = 5.0,
     state: Start = None,
     dt: Step = None,
     impacts: Impacts = None,
     fps: Annotated[float, typer.Option(help="Frames per second.")] = 30.0,
-    speed: Annotated[float, typer.Option(help="1: real time; 0.1: ten times slower.")] = 1.0,
-    trail: Annotated[list[str] | None, typer.Option(help="A body that leaves a trail; may be repeated.")] = None,
+    speed: Annotated[float, typer.Option(help="Playback speed: 1 is real time, 0.1 ten times slower.")] = 1.0,
+    trail: Annotated[list[str] | None, typer.Option(help="Draw the trail of this body; may be repeated.")] = None,
 ) -> None:
     """Simulate a planar world without controls, and write a film of it."""
     with _errors():
@@ -138,15 +140,15 @@ def view_world(
 @app.command("gradcheck")
 def check_gradients(
     world: World,
-    steps: Annotated[int, typer.Option(help="How many steps to check.", min=1)] = 100,
+    steps: Annotated[int, typer.Option(help="Number of steps to check.", min=1)] = 100,
     state: Start = None,
     dt: Step = None,
     impacts: Impacts = None,
     parameter: Annotated[
         list[str] | None,
-        typer.Option(help="A parameter to check, too; may be repeated.", show_default="mass, friction, restitution"),
+        typer.Option(help="Also check this parameter; may be repeated.", show_default="mass, friction, restitution"),
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="Largest relative error that is fine.")] = 1e-6,
+    tolerance: Annotated[float, typer.Option(help="Largest relative error that passes.")] = 1e-6,
 ) -> None:
     """Compare the gradients of a world with finite differences, input by input and step by step.
 
@@ -166,7 +168,7 @@ def check_gradients(
 
 
 def _prepare(world: Path, state: Path | None, dt: float | None, impacts: bool | None) -> tuple[Simulator, State]:
-    """The simulator of a file's world, and where to start."""
+    """The simulator of a world file, and the initial state."""
     from .. import Simulator, State, load
 
     model = load(world)
@@ -188,7 +190,7 @@ def _progress() -> Iterator[Progress]:
 
 @contextmanager
 def _errors() -> Iterator[None]:
-    """Wrong input is reported in a line, not with a traceback."""
+    """Report wrong input in one line, without a traceback."""
     try:
         yield
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Plan and act through the physics: ``optimize(sim, Cost(stage, final), state, controls)``, and `MPC` around it."""
+"""Plan and control through the physics: ``optimize(sim, Cost(stage, final), state, controls)``, and `MPC` around it."""
 
 from .costs import Cost, quadratic
 from .dynamics import Dynamics, SimulatedDynamics, TorchDynamics

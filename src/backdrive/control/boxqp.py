@@ -1,22 +1,33 @@
-"""A quadratic program with bounds in every lane: the controls of one step that may go no farther than their limits.
+"""A box-constrained quadratic program in every lane: the controls of one step, within their limits.
 
-Projected Newton (Bertsekas 1982; Tassa et al. 2014): a Newton step in the coordinates that no bound holds, projected
-onto the bounds, halved until the objective falls by enough. Matrices are arrays of n x n numbers, row by row.
+Projected Newton (Bertsekas 1982; Tassa et al. 2014): a Newton step in the free coordinates (not clamped at a bound),
+projected onto the bounds, halved until the objective decreases enough (Armijo). Matrices are n x n, row by row.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from ..ir import (
+    Index,
+    Scalar,
+    ScalarArray,
+    absolute,
+    carry,
+    clip,
+    loop,
+    maximum,
+    memory,
+    select,
+    sqrt,
+    while_any,
+)
 
-from ..ir import Scalar, absolute, carry, clip, loop, maximum, memory, select, sqrt, while_any
-
-MAX_ITERATIONS = 30
-HALVINGS = 15
-ARMIJO = 0.1
-STILL = 1e-10  # a step that moves by less, relative to the largest coordinate, was the last
+MAX_ITERATIONS = 30  # Newton steps, at most.
+HALVINGS = 15  # Step sizes that a line search tries, at most.
+ARMIJO = 0.1  # A step must achieve this fraction of the decrease predicted to first order.
+STILL = 1e-10  # The iteration ends when a step moves x by less than this, relative to its largest coordinate.
 
 
-def inner(n: Any, a: Any, step_a: Any, b: Any, step_b: Any, start: Scalar = 0.0) -> Scalar:
+def inner(n: Index, a: ScalarArray, step_a: Index, b: ScalarArray, step_b: Index, start: Scalar = 0.0) -> Scalar:
     """start + Σ a[k step_a] b[k step_b]"""
     total = carry(1)
     total[0] = start
@@ -25,15 +36,15 @@ def inner(n: Any, a: Any, step_a: Any, b: Any, step_b: Any, start: Scalar = 0.0)
     return total[0]
 
 
-def factor(n: Any, A: Any, positive: Any) -> None:
-    """The lower half of A = L Lᵀ becomes L, its diagonal inverted; positive[0] becomes 0 where that fails."""
+def factor(n: Index, A: ScalarArray, positive: ScalarArray) -> None:
+    """Cholesky: overwrite the lower half of A with L, A = L Lᵀ, its diagonal inverted. positive[0] <- 0 on failure."""
     for j in loop(n):
         row = A.at(j * n)
         pivot = carry(1)
         pivot[0] = row[j]
         for k in loop(j):
             pivot[0] = pivot[0] - row[k] * row[k]
-        good = pivot[0] > 0.0  # not so NaN
+        good = pivot[0] > 0.0  # False for NaN.
         positive[0] = select(good, positive[0], 0.0)
         inverse = 1.0 / sqrt(select(good, pivot[0], 1.0))
         row[j] = inverse
@@ -46,8 +57,8 @@ def factor(n: Any, A: Any, positive: Any) -> None:
             below[j] = rest[0] * inverse
 
 
-def substitute(n: Any, L: Any, x: Any, step: Any) -> None:
-    """x <- (L Lᵀ)⁻¹ x, for the vector of elements x[k step]."""
+def substitute(n: Index, L: ScalarArray, x: ScalarArray, step: Index) -> None:
+    """x <- (L Lᵀ)⁻¹ x, for the vector with elements x[k step]."""
     for i in loop(n):
         total = carry(1)
         total[0] = x[i * step]
@@ -62,8 +73,8 @@ def substitute(n: Any, L: Any, x: Any, step: Any) -> None:
         x[i * step] = total[0] * L.at(i * n)[i]
 
 
-def factor_free(n: Any, H: Any, held: Any, L: Any) -> None:
-    """The factors of H in the coordinates that are not held (1), with a unit diagonal in the others."""
+def factor_free(n: Index, H: ScalarArray, held: ScalarArray, L: ScalarArray) -> None:
+    """Factor H restricted to the free coordinates, with a unit diagonal in the clamped ones (held = 1)."""
     for i in loop(n):
         for j in loop(n):
             L.at(i * n)[j] = select(held[i] + held[j] > 0.0, 0.0, H.at(i * n)[j])
@@ -72,10 +83,13 @@ def factor_free(n: Any, H: Any, held: Any, L: Any) -> None:
     factor(n, L, positive)
 
 
-def solve_box(n: Any, H: Any, g: Any, low: Any, high: Any, x: Any, held: Any, L: Any) -> None:
-    """x <- argmin ½ xᵀ H x + gᵀ x with low ≤ x ≤ high; held: 1 where a bound holds x, else 0; L: see `factor_free`.
+def solve_box(
+    n: Index, H: ScalarArray, g: ScalarArray, low: ScalarArray, high: ScalarArray, x: ScalarArray, held: ScalarArray,
+    L: ScalarArray,
+) -> None:  # fmt: skip
+    """x <- argmin ½ xᵀ H x + gᵀ x with low ≤ x ≤ high, for H positive definite; starts from x, clipped.
 
-    H is positive definite. It starts from x, clipped.
+    Written: held, 1 where x is clamped at a bound, else 0; L, see `factor_free`.
     """
     gradient, step, trial = memory(n), memory(n), memory(n)
     going, size, found, moved = memory(1), memory(1), memory(1), memory(2)
@@ -97,7 +111,7 @@ def solve_box(n: Any, H: Any, g: Any, low: Any, high: Any, x: Any, held: Any, L:
         substitute(n, L, step, 1)
         size[0], found[0] = 1.0, 0.0
         for _ in while_any(lambda: found[0] < 1.0, HALVINGS):
-            gain = carry(2)  # actual, and to first order
+            gain = carry(2)  # The decrease of the objective: actual, and to first order.
             gain[0], gain[1] = 0.0, 0.0
             for k in loop(n):
                 trial[k] = clip(x[k] + size[0] * step[k], low[k], high[k])

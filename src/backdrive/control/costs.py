@@ -1,6 +1,6 @@
-"""What a motion costs: plain torch functions of one state and one control, differentiated twice.
+"""Costs of motions: plain torch functions of one state and one control, differentiated twice.
 
-Those that are formulas become kernels (`formulas`); the others are mapped and differentiated by torch.
+Costs that can be traced to a formula become kernels (`formulas`); torch maps and differentiates the others.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from .fingerprints import constant, fingerprint
 from .formulas import CostKernels, cost_kernels
 from .symbols import Symbols
 
-MOST_KNOWN = 100
+MOST_KNOWN = 100  # Cached kernels per dynamics, at most.
 _known: WeakKeyDictionary[Dynamics, dict[tuple, CostKernels | None]] = WeakKeyDictionary()
-"""Of costs that were the same before: to call them with symbols takes longer than to look whether they are."""
+"""Kernels of earlier costs, by their fingerprints: comparing fingerprints is faster than tracing a cost again."""
 
 Stage = Callable[[Any, Tensor, Tensor], Tensor]
 Final = Callable[[Any], Tensor]
@@ -32,8 +32,8 @@ class Cost:
     """Σ stage(state, u, t) over the steps t = 0 ... T - 1, plus final(state) of the last state.
 
     Both are functions of *one* state (of a simulator: `State`, q [nq], v [nv]; else x [n]), one control u [nu] and the
-    number t of the step (a tensor without dimensions, of the state's dtype), and return one number: torch maps them
-    over all. To look something up by time, write ``table[t.long()]``.
+    step number t (a scalar tensor of the state's dtype), and return one number; they are mapped over all steps and
+    environments. To look up a value by time, write ``table[t.long()]``.
     """
 
     stage: Stage
@@ -49,7 +49,7 @@ class Cost:
 def quadratic(dynamics: Any, state: Any, Q: Tensor, R: Tensor, final: Tensor | None = None) -> Cost:
     """½ δᵀ Q δ + ½ uᵀ R u, and ½ δᵀ final δ at the end (Q if None), with δ = x ⊖ state in the tangent space.
 
-    state: where to go, unbatched. Q, final: [d, d] or diagonals [d], of (δq, δv) for a simulator: d = 2 nv. R: [nu, nu]
+    state: the target, unbatched. Q, final: [d, d] or diagonals [d], of (δq, δv) for a simulator: d = 2 nv. R: [nu, nu]
     or [nu].
     """
     dynamics = as_dynamics(dynamics)
@@ -83,8 +83,8 @@ def _weights(name: str, x: Tensor, size: int | None, like: Tensor) -> Tensor:
     return 0.5 * (x + x.mT)
 
 
-class Bill:
-    """The costs of trajectories, states [T + 1, B, n] and controls [T, B, nu]; their first step has number `start`."""
+class TrajectoryCost:
+    """Costs of trajectories: states [T + 1, B, n], controls [T, B, nu]. start: the number of the first step."""
 
     def __init__(self, cost: Cost | Callable[..., Tensor], dynamics: Dynamics, start: int = 0) -> None:
         if not isinstance(cost, Cost):
@@ -112,7 +112,7 @@ class Bill:
         self._one = stage, final
 
     def _compiled(self, states: Tensor, controls: Tensor) -> CostKernels | None:
-        """For trajectories of these sizes; None where torch must do it."""
+        """The kernels for trajectories of these sizes; None if torch must evaluate the cost."""
         if states.requires_grad or controls.requires_grad:
             return None
         sizes = states.shape[-1], controls.shape[-1], states.dtype
@@ -133,16 +133,16 @@ class Bill:
         return known[key]
 
     def _rows(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """States before all steps [n, T B], controls [nu, T B], and the numbers of the steps [T B].
+        """States before each step [n, T B], controls [nu, T B], and the step numbers [T B].
 
-        Rows are last in memory: torch is slow to add up a few numbers that lie beside each other.
+        The long axis is last in memory, because torch is slow at sums over short contiguous axes.
         """
         steps, batch, _ = controls.shape
         time = torch.arange(self.start, self.start + steps, dtype=states.dtype).repeat_interleave(batch)
         return _columns(states[:-1].flatten(0, 1)), _columns(controls.flatten(0, 1)), time
 
     def total(self, states: Tensor, controls: Tensor) -> Tensor:
-        """[B], differentiable; infinite where a motion is not finite."""
+        """Total costs [B], differentiable; infinite where a motion is not finite."""
         if (kernels := self._compiled(states, controls)) is not None:
             return kernels.total(states, controls, self.start)
         stage, final = vmap(self._one[0], (1, 1, 0)), vmap(self._one[1], 1)
@@ -150,7 +150,7 @@ class Bill:
         return torch.where(torch.isfinite(total), total, torch.full_like(total, torch.inf))
 
     def expand(self, states: Tensor, controls: Tensor) -> tuple[Tensor, Tensor]:
-        """The costs to second order, as forms ½ zᵀ H z + const of z = (δu, δx, 1), and z = (δx, 1) at the end.
+        """The costs to second order, as forms ½ zᵀ H z + const of z = (δu, δx, 1), or z = (δx, 1) for the final cost.
 
         [T, B, nu + d + 1, nu + d + 1] and [B, d + 1, d + 1]
         """
@@ -171,7 +171,8 @@ def _columns(x: Tensor) -> Tensor:
 def _derivatives(function: Callable[..., Tensor], size: int, *given: Tensor) -> tuple[Tensor, Tensor]:
     """Hessian [n, n, N] and gradient [n, N] of function(change, *given) [N] at changes [n, N] of zero, n = `size`.
 
-    The rows do not know of each other, so that the gradient of a sum over them is theirs; and again for each column.
+    The N values are independent of each other, so the gradient of their sum holds the gradients of all of them; the
+    same trick gives each column of the Hessians.
     """
     change = given[0].new_zeros(size, given[0].shape[-1])
     H, g = change.new_zeros(size, *change.shape), change

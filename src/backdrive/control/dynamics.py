@@ -1,6 +1,6 @@
-"""What moves: a `Simulator`, any function of torch, or anything else that can step and be linearised.
+"""Dynamics to plan with: a `Simulator`, a torch function, or any other class that can step and be linearised.
 
-Methods work on flat states x [..., n]; their changes δx [..., d] live in the tangent space, where a quaternion has
+Planning methods work on flat states x [..., n]. Changes δx [..., d] are in the tangent space, where a quaternion has
 three coordinates (`tangent`): for a simulator n = nq + nv, d = 2 nv.
 """
 
@@ -19,10 +19,10 @@ from ..simulator import Simulator, Tangent
 
 
 class Dynamics:
-    """The base of all: give it `step` and `linearize`, and whatever of the others can be done better than here.
+    """The base class of all dynamics. Define `step` and `linearize`; override other methods where you can do better.
 
-    nu: how many controls there are; None: not known before they are given. lanes: so many steps at once take about as
-    long as one; step sizes are then tried together.
+    nu: number of controls; None if unknown until controls are given. lanes: batch size up to which a batch of steps
+    takes about as long as one step; a line search tries that many step sizes together.
     """
 
     nu: int | None = None
@@ -37,29 +37,29 @@ class Dynamics:
         raise NotImplementedError
 
     def pack(self, state: Any) -> Tensor:
-        """The flat states [..., n] of what the user calls a state."""
+        """The flat states [..., n] of the user's states, checked."""
         if not isinstance(state, Tensor):
             raise TypeError(f"state must be a tensor [n] or [B, n], got {type(state).__name__}")
         return state
 
     def flat(self, state: Any) -> Tensor:
-        """The same of what `unpack` made, unchecked."""
+        """The flat states of states that `unpack` made, unchecked."""
         return state
 
     def unpack(self, x: Tensor) -> Any:
-        """The states as the user, and his cost, know them."""
+        """The user's states, as the cost sees them, from flat states [..., n]."""
         return x
 
     def displace(self, x: Tensor, delta: Tensor) -> Tensor:
-        """x ⊕ δx, twice differentiable in δx"""
+        """x ⊕ δx, twice differentiable in δx."""
         return x + delta
 
     def difference(self, x: Tensor, origin: Tensor) -> Tensor:
-        """δx [..., d] with x = origin ⊕ δx"""
+        """δx [..., d] with x = origin ⊕ δx."""
         return x - origin
 
     def limits(self) -> tuple[Tensor, Tensor] | None:
-        """Low and high [nu] that controls have by themselves."""
+        """The dynamics' own limits of the controls, low and high [nu]; None if there are none."""
         return None
 
     def rollout(self, x: Tensor, controls: Tensor) -> Tensor:
@@ -85,7 +85,7 @@ class Dynamics:
 
 
 class SimulatedDynamics(Dynamics):
-    """Steps of a `Simulator`; states are `State`. parameters: as `Simulator.rollout` takes them, shared by all."""
+    """Steps of a `Simulator`; states are `State`. parameters: of `Simulator.rollout`, the same for all."""
 
     lanes = 256
 
@@ -141,7 +141,7 @@ class SimulatedDynamics(Dynamics):
         return self._limits
 
     def rollout(self, x: Tensor, controls: Tensor) -> Tensor:
-        with warnings.catch_warnings():  # a motion that is not finite is worse than any: that is said by its cost
+        with warnings.catch_warnings():  # A motion that is not finite has an infinite cost, which is enough.
             warnings.filterwarnings("ignore", "the motion of environment", RuntimeWarning)
             path = self.simulator.rollout(self.unpack(x), controls, parameters=self.parameters)
         return torch.cat([path.q, path.v], -1)
@@ -149,7 +149,7 @@ class SimulatedDynamics(Dynamics):
     def track(
         self, x: Tensor, controls: Tensor, gains: Tensor, origin: Tensor, low: Tensor, high: Tensor
     ) -> tuple[Tensor, Tensor]:
-        if self.simulator.sparse:  # has no such kernel
+        if self.simulator.sparse:  # Big worlds have no kernel for tracking.
             return super().track(x, controls, gains, origin, low, high)
         path, used = self.simulator.track(
             self.unpack(x), controls, gains, self.unpack(origin[:-1]), limits=(low, high), parameters=self.parameters
@@ -179,7 +179,7 @@ class TorchDynamics(Dynamics):
 
 
 def as_dynamics(dynamics: Any) -> Dynamics:
-    """What the user gave, behind the methods of `Dynamics`."""
+    """The user's dynamics as `Dynamics`."""
     if isinstance(dynamics, Dynamics):
         return dynamics
     if isinstance(dynamics, Simulator):

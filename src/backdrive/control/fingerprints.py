@@ -1,4 +1,4 @@
-"""Whether a function would still do the same: what its code refers to, as far as that can be told for certain."""
+"""Fingerprints of functions: whether a function still computes the same, as far as that can be decided safely."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ import numpy as np
 import torch
 from torch import Tensor
 
-MOST_NUMBERS = 1000  # of a tensor that is compared by its values
+MOST_NUMBERS = 1000  # Tensors with more elements are not compared by value.
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(Ellipsis), slice, torch.dtype, torch.device)
 _MODULES = (torch, math, np, torch.nn.functional, torch.linalg)
-_LIBRARIES = ("builtins", "torch", "numpy", __name__.split(".")[0])  # whose classes do not change
+_LIBRARIES = ("builtins", "torch", "numpy", __name__.split(".")[0])  # Classes of these packages do not change.
 _MISSING = object()
 _TOKEN = "_backdrive_constant"
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class UnknownError(Exception):
-    """Something that may change unnoticed."""
+    """The function refers to an object that may change unnoticed."""
 
 
 def fingerprint(function: Any) -> tuple | None:
-    """Equal for functions (or no function) that do the same; None if that cannot be told.
+    """Equal for functions (or None) that compute the same; None if that cannot be decided.
 
-    Its code, and the values of everything outside of it that it names: numbers, texts, tensors, tuples and lists of
-    them, functions, and the modules of torch, numpy and math. An object with attributes may change, so that nothing can
-    be told.
+    It consists of the function's code and the values of everything outside that the code names: numbers, strings,
+    tensors, tuples and lists of these, functions, and the modules torch, numpy and math. An object with attributes may
+    change unnoticed, so a function that refers to one has no fingerprint.
     """
     try:
         return _of(function, ())
@@ -39,7 +39,7 @@ def fingerprint(function: Any) -> tuple | None:
 
 
 def constant(function: F) -> F:
-    """Say of a function that nothing it refers to changes."""
+    """Declare that nothing the function refers to ever changes."""
     function.__dict__[_TOKEN] = object()
     return function
 
@@ -69,13 +69,13 @@ def _of(x: Any, within: tuple) -> Any:
 def _of_function(function: FunctionType, within: tuple) -> tuple:
     if _TOKEN in function.__dict__:
         return (function.__dict__[_TOKEN],)
-    if function in within:  # it calls itself
+    if function in within:  # The function calls itself.
         return ("recursion", within.index(function))
     code, within = function.__code__, (*within, function)
     cells = function.__closure__ or ()
     try:
         named = [cell.cell_contents for cell in cells]
-    except ValueError:  # not there yet
+    except ValueError:  # A variable of the closure is not bound yet.
         raise UnknownError from None
     for name in _names(code):
         x = function.__globals__.get(name, _MISSING)
@@ -87,6 +87,6 @@ def _of_function(function: FunctionType, within: tuple) -> tuple:
 
 @functools.cache
 def _names(code: CodeType) -> tuple[str, ...]:
-    """Of global variables, or of attributes that may be called the same."""
+    """Names in the code: global variables, and attributes, which may share a name with a global variable."""
     inside = [name for part in code.co_consts if isinstance(part, CodeType) for name in _names(part)]
     return tuple(dict.fromkeys([*code.co_names, *inside]))

@@ -1,16 +1,16 @@
-"""Costs that are formulas, as kernels: their sums over motions, and their derivatives to second order, in one call.
+"""Kernels for costs that are formulas: sums over motions, and derivatives to second order, in one call.
 
-Most of the time of a small plan would go to torch, whose operators take microseconds for a few numbers, and
-differentiating twice calls hundreds of them. A kernel is made for a formula, whatever the numbers in it: the user's
-function is called anew for every plan, so that what it refers to may change.
+Without kernels, a small plan would spend most of its time in torch, whose operators take microseconds for a few
+numbers; differentiating twice calls hundreds of operators. A kernel serves a formula with any constants in it: the
+user's function is traced again for every plan, so the values it refers to may change.
 """
 
 from __future__ import annotations
 
-import functools
 import hashlib
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,16 +30,17 @@ from ..ir import (
     select,
     to_float,
     vjp,
-)  # fmt: skip
+)
 from .symbols import Formula
 
-MOST_WORK = 40_000  # nodes times derivatives: beyond, compilation takes seconds
+MOST_WORK = 40_000  # Nodes times derivatives. Formulas with more would take seconds to compile, and are left to torch.
+Function = Callable[..., list[Scalar]]
 
 
 class CostKernels:
-    """The kernels of a stage's and a final cost, and the numbers in them.
+    """The kernels of a stage cost and a final cost, and the constants in their formulas.
 
-    stage: of the changes (δu, δx), the state, the control, and the number of the step; final: of δx and the state.
+    stage: a function of the changes (δu, δx), the state, the control and the step number. final: of δx and the state.
     """
 
     def __init__(self, stage: Formula, final: Formula, sizes: tuple[int, int, int]) -> None:
@@ -49,13 +50,13 @@ class CostKernels:
         self.key = (stage.key, len(stage.constants), final.key, self.bits)
 
     def total(self, states: Tensor, controls: Tensor, start: int) -> Tensor:
-        """[B]; infinite where a motion is not finite."""
+        """Total costs [B]; infinite where a motion is not finite."""
         out = states.new_empty(states.shape[1], 1)
         self._run("total", states, controls, start, out=out)
         return out.squeeze(-1)
 
     def expand(self, states: Tensor, controls: Tensor, start: int) -> tuple[Tensor, Tensor]:
-        """See `Bill.expand`."""
+        """See `TrajectoryCost.expand`."""
         (steps, batch, nu), d = controls.shape, self.sizes[2]
         H, end = states.new_zeros(steps, batch, (nu + d + 1) ** 2), states.new_zeros(batch, (d + 1) ** 2)
         self._run("expand", states, controls, start, H=H, end=end)
@@ -74,7 +75,12 @@ class CostKernels:
     def _build(self, name: str) -> Executable:
         outputs = ("out",) if name == "total" else ("H", "end")
         arguments: list[Argument] = [Rows("states"), Rows("controls"), *(Rows(x, writable=True) for x in outputs)]
-        body = functools.partial(add_up if name == "total" else differentiate, self)
+        kernel = add_up if name == "total" else differentiate
+
+        def body(**given: Any) -> None:
+            written = [given.pop(output) for output in outputs]
+            kernel(CostInputs(self.stage, self.final, self.sizes, **given), *written)
+
         key = hashlib.sha256(repr(self.key).encode()).hexdigest()
         arguments += [Table("constants"), Number("begin"), Integer("steps")]
         return Kernel(f"cost_{name}", arguments, body, key=key).build(self.bits)
@@ -86,74 +92,72 @@ _built: dict[tuple, Executable] = {}
 def cost_kernels(
     stage: Callable[..., Any], final: Callable[..., Any], n: int, nu: int, d: int, dtype: torch.dtype
 ) -> CostKernels | None:
-    """None where a cost is no formula of those functions that there are symbols for, or too long a one."""
+    """The kernels of a cost; None if it uses functions that `symbols` does not have, or if its formula is too long."""
     try:
         of_stage, of_final = Formula(stage, (nu + d, n, nu, 0), dtype), Formula(final, (d, n), dtype)
-    except Exception:  # whatever a user's function says to symbols: torch gives it tensors
+    except Exception:  # Any error of a user's function called with symbols: torch evaluates it on tensors instead.
         return None
     if (len(of_stage.tape.nodes) + len(of_final.tape.nodes)) * (nu + d) > MOST_WORK:
         return None
     return CostKernels(of_stage, of_final, (n, nu, d))
 
 
-class CostedMotion(NamedTuple):
-    """The motion that a cost is of, as a kernel sees it: states [T + 1], controls [T], the constants of the formulas,
-    and the number of its first step."""
+@dataclass(frozen=True)
+class CostInputs:
+    """The inputs of a cost kernel: the formulas of the cost, and the motion of one environment.
 
+    sizes: n, nu and d. constants: those of `stage`, then those of `final`. begin: the first step's number.
+    """
+
+    stage: Formula
+    final: Formula
+    sizes: tuple[int, int, int]
     states: TimedArray
     controls: TimedArray
     constants: ScalarArray
     begin: Scalar
     steps: Index
 
-
-def add_up(costs: CostKernels, out: ScalarArray, **motion: Any) -> None:
-    """Kernel: the cost of a motion."""
-    of_motion, (_, nu, d) = _MotionCost(costs, CostedMotion(**motion)), costs.sizes
-    total = carry(1)
-    total[0] = 0.0
-    for t in loop(of_motion.steps):
-        stage = of_motion.stage(t)
-        total[0] = total[0] + stage(*[0.0] * (nu + d))[0]
-    total[0] = total[0] + of_motion.final()(*[0.0] * d)[0]
-    out[0] = select(is_finite(total[0]), total[0], float("inf"))
-
-
-def differentiate(costs: CostKernels, H: TimedArray, end: ScalarArray, **motion: Any) -> None:
-    """Kernel: forms of (δu, δx, 1) for every step, and of (δx, 1) at the end."""
-    of_motion, (_, nu, d) = _MotionCost(costs, CostedMotion(**motion)), costs.sizes
-    for t in loop(of_motion.steps):
-        _write_form(H.row(t), of_motion.stage(t), nu + d)
-    _write_form(end, of_motion.final(), d)
-
-
-Function = Callable[..., list[Scalar]]
-
-
-class _MotionCost:
-    """The costs of the steps of a motion, and of its end, as functions of changes."""
-
-    def __init__(self, costs: CostKernels, motion: CostedMotion) -> None:
-        self._costs, self._motion, self.steps = costs, motion, motion.steps
-
-    def stage(self, t: Index) -> Function:
+    def stage_cost(self, t: Index) -> Function:
         """The cost of step t as a function of (δu, δx)."""
-        (n, nu, _), stage, motion = self._costs.sizes, self._costs.stage, self._motion
-        x, u = motion.states.row(t), motion.controls.row(t)
-        given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + motion.begin]
-        given += [motion.constants[k] for k in range(len(stage.constants))]
+        (n, nu, _), stage = self.sizes, self.stage
+        x, u = self.states.row(t), self.controls.row(t)
+        given = [*(x[k] for k in range(n)), *(u[k] for k in range(nu)), to_float(t) + self.begin]
+        given += [self.constants[k] for k in range(len(stage.constants))]
         return lambda *change: replay(stage.tape, [*change, *given], [stage.value])
 
-    def final(self) -> Function:
+    def final_cost(self) -> Function:
         """The cost of the last state as a function of δx."""
-        (n, _, _), final, motion = self._costs.sizes, self._costs.final, self._motion
-        x, first = motion.states.row(motion.steps), len(self._costs.stage.constants)
-        given = [x[k] for k in range(n)] + [motion.constants[first + k] for k in range(len(final.constants))]
+        final, x, first = self.final, self.states.row(self.steps), len(self.stage.constants)
+        given = [x[k] for k in range(self.sizes[0])] + [self.constants[first + k] for k in range(len(final.constants))]
         return lambda *change: replay(final.tape, [*change, *given], [final.value])
 
 
+def add_up(inputs: CostInputs, out: ScalarArray) -> None:
+    """Kernel: the cost of a motion; infinite where it is not finite."""
+    _, nu, d = inputs.sizes
+    total = carry(1)
+    total[0] = 0.0
+    for t in loop(inputs.steps):
+        stage_cost = inputs.stage_cost(t)
+        total[0] = total[0] + stage_cost(*[0.0] * (nu + d))[0]
+    total[0] = total[0] + inputs.final_cost()(*[0.0] * d)[0]
+    out[0] = select(is_finite(total[0]), total[0], float("inf"))
+
+
+def differentiate(inputs: CostInputs, H: TimedArray, end: ScalarArray) -> None:
+    """Kernel: quadratic forms of (δu, δx, 1) for every step, and of (δx, 1) for the last state."""
+    _, nu, d = inputs.sizes
+    for t in loop(inputs.steps):
+        _write_form(H.row(t), inputs.stage_cost(t), nu + d)
+    _write_form(end, inputs.final_cost(), d)
+
+
 def _write_form(out: ScalarArray, function: Function, size: int) -> None:
-    """½ zᵀ H z of z = (change, 1): second derivatives, first ones in the last row and column; zero is there already."""
+    """Write H of the form ½ zᵀ H z, z = (change, 1): the Hessian, with the gradient in the last row and column.
+
+    `out` is initialised to zero, so entries that are zero for all motions are skipped.
+    """
     origin, row = [0.0] * size, size + 1
     tape = Graph(scratch=True)
     with tape:

@@ -1,8 +1,8 @@
-"""iLQR: linearise the steps, expand the costs to second order, solve that problem, take as much of it as helps.
+"""iLQR: linearise the steps, expand the costs to second order, solve that problem, and line-search along its solution.
 
 The value recursion is that of differential dynamic programming with the dynamics to first order (Li & Todorov 2004);
-regularisation, line search and limits follow Tassa et al. (2012, 2014). All environments move at once, each with its
-own regularisation, and are left alone when they are done.
+regularisation, line search and limits follow Tassa et al. (2012, 2014). All environments are optimised in one
+batch, each with its own regularisation; finished ones are left alone.
 """
 
 from __future__ import annotations
@@ -14,28 +14,30 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem, Solution, whole_number
+from .problem import PlanningProblem, Solution, whole_number
 from .result import Outcome
 from .riccati import Policy, backward
 
 Array = np.ndarray
 
-ARMIJO = 1e-4  # part of the promised decrease that a step must bring
-EXACT = 1e-22  # a cost so small beside that at the start is rounding
-GOOD_STEP = 0.3  # step sizes from which on regularisation is lowered
-GROWTH = 1.6  # of the factor by which regularisation changes
+ARMIJO = 1e-4  # A step must achieve this fraction of the predicted decrease of the cost.
+EXACT = 1e-22  # Costs below this fraction of the initial cost are rounding errors.
+GOOD_STEP = 0.3  # Regularisation is lowered after steps of at least this size.
+GROWTH = 1.6  # Growth of the factor by which regularisation changes.
 
 
 @dataclass(frozen=True)
 class ILQR:
-    """max_iterations: at most so many, each one pass back and one forth.
+    """The iterative linear-quadratic regulator.
 
-    tolerance: converged when the cost is expected to fall by less than this part of it.
-    regularization: weights of μ on the state and on the control: μ (ws, wc) is added to the diagonals of the cost to
-        come and of the control's. μ is zero at first, grows where that is not convex or no step helps, and falls
-        again.
-    least_regularization, most_regularization: of μ, when it is not zero; beyond the second an environment is given up.
-    step_sizes: tried from the first on; where steps of many environments at once cost no more, together.
+    max_iterations: at most this many, each with one backward and one forward pass.
+    tolerance: converged when the expected decrease of the cost is below this fraction of the cost.
+    regularization: weights (ws, wc) of μ: μ ws is added to the diagonal of the cost-to-go's Hessian, μ wc to that of
+        the controls'. μ starts at zero, grows where the problem is not convex or no step helps, and falls again.
+    least_regularization, most_regularization: the range of μ when it is not zero; an environment whose μ would exceed
+        the range is given up.
+    step_sizes: of the line search, in the order in which they are tried; several at once where a larger batch of steps
+        costs no more.
     """
 
     max_iterations: int = 200
@@ -55,7 +57,7 @@ class ILQR:
         if not self.step_sizes or not all(0 < size <= 1 for size in self.step_sizes):
             raise ValueError(f"step_sizes must be numbers above 0 and up to 1, got {self.step_sizes!r}")
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         search = _Search(self, problem, controls)
         problem.record(torch.from_numpy(search.cost))
         for _ in range(self.max_iterations):
@@ -72,22 +74,22 @@ class ILQR:
 
 
 class _Search:
-    """The trajectories of all B environments, the problem about them to second order, and which are finished.
+    """The trajectories of all B environments, their second-order problems, and which are finished.
 
-    Arrays are numpy's, whose operators on a few numbers take a fraction of torch's time; the methods of `Dynamics` and
-    the costs see them as tensors. `at`: the numbers of some environments, in order.
+    Arrays are numpy's, whose operators are faster than torch's for a few numbers; the methods of `Dynamics` and the
+    costs see them as tensors. `at`: indices of some environments, in increasing order.
     """
 
-    def __init__(self, method: ILQR, problem: Problem, controls: Tensor) -> None:
+    def __init__(self, method: ILQR, problem: PlanningProblem, controls: Tensor) -> None:
         self.method, self.problem = method, problem
         batch, x = controls.shape[1], problem.x
         states = problem.dynamics.rollout(x, controls)
         self.states, self.controls = states.numpy(), controls.numpy().copy()
-        self.cost = problem.bill.total(states, controls).numpy()
+        self.cost = problem.cost.total(states, controls).numpy()
         self.floor = EXACT * np.abs(self.cost)
-        self.F, self.H, self.end, self.gains = (np.empty(0),) * 4  # made by the first `differentiate`, `find_policy`
+        self.F, self.H, self.end, self.gains = (np.empty(0),) * 4  # Set by `differentiate`, `find_policy`.
         self.stale = np.ones(batch, dtype=bool)
-        self.level, self.factor = np.zeros_like(self.cost), np.ones_like(self.cost)  # of regularisation: μ, its change
+        self.level, self.factor = np.zeros_like(self.cost), np.ones_like(self.cost)  # μ, and its factor.
         self.raised = np.zeros(batch, dtype=bool)
         self.iterations = np.zeros(batch, dtype=np.int64)
         self.limits = problem.low.numpy(), problem.high.numpy()
@@ -102,22 +104,22 @@ class _Search:
             self.codes[b] = code
 
     def _of(self, at: Array, *arrays: Array) -> list[Array]:
-        """Of arrays [T, B, ...], those environments."""
+        """The parts of arrays [T, B, ...] for some environments."""
         return list(arrays) if len(at) == len(self.codes) else [x[:, at] for x in arrays]
 
     def differentiate(self, at: Array) -> None:
-        """Linearise about the trajectories that have changed."""
+        """Expand dynamics and costs about the trajectories that have changed."""
         at = at[self.stale[at]]
         if len(at) == 0:
             return
         states, controls = map(torch.from_numpy, self._of(at, self.states, self.controls))
         A, B = self.problem.dynamics.linearize(states[:-1].flatten(0, 1), controls.flatten(0, 1))
         F = torch.cat([B, A], -1).unflatten(0, controls.shape[:2]).numpy()
-        H, end = (x.numpy() for x in self.problem.bill.expand(states, controls))
+        H, end = (x.numpy() for x in self.problem.cost.expand(states, controls))
         if len(at) == len(self.codes):
             self.F, self.H, self.end = F, H, end
         else:
-            if not self.F.size:  # environments have diverged at the start: they have no derivatives
+            if not self.F.size:  # Environments that diverged at the start have no derivatives.
                 self.F, self.H, self.end = (
                     np.zeros((*x.shape[:k], len(self.codes), *x.shape[k + 1 :]), x.dtype)
                     for x, k in ((F, 1), (H, 1), (end, 0))
@@ -126,7 +128,7 @@ class _Search:
         self.stale[at] = False
 
     def find_policy(self, at: Array) -> tuple[Array, Policy]:
-        """The policies of all environments for which there are some, with as much regularisation as they need."""
+        """Policies of the environments, each with the regularisation that it needs; drops those that need too much."""
         policy = self._backward(at)
         self.raised[:] = False
         while not policy.sound.all():
@@ -159,7 +161,7 @@ class _Search:
         return backward(F, H, end, low, high, np.outer(self.level[at], self.method.regularization))
 
     def stop_where_converged(self, at: Array, policy: Policy) -> tuple[Array, Policy]:
-        """Leave out environments whose cost is not expected to fall: they are done, or regularised too much."""
+        """Drop environments whose cost is not expected to fall: they have converged, or are regularised too much."""
         cost = np.abs(self.cost[at])
         tolerance = max(self.method.tolerance, 16 * float(np.finfo(cost.dtype).eps))
         small = (-policy.expected <= tolerance * cost) | (cost < self.floor[at])
@@ -171,7 +173,7 @@ class _Search:
         return at[~small], policy.of(~small)
 
     def improve(self, at: Array, policy: Policy) -> None:
-        """A step of every environment, of the first size that lowers its cost by enough, if any does."""
+        """Line search: move every environment by the first step size that lowers its cost enough, if there is one."""
         self.iterations[self.unfinished()] += 1
         sizes, group = self.method.step_sizes, 0
         while len(at) and group < len(sizes):
@@ -185,7 +187,7 @@ class _Search:
             self._end(at[self.level[at] > self.method.most_regularization], Outcome.LINE_SEARCH_FAILED)
 
     def _try(self, at: Array, policy: Policy, sizes: Array) -> Array:
-        """Step sizes [S] for all environments in one batch; which of these have moved."""
+        """Try step sizes [S] for all environments in one batch; returns which environments moved, bool."""
         problem, count = self.problem, len(sizes)
         origin, now = self._of(at, self.states, self.controls)
         steps, batch, nu = now.shape
@@ -195,10 +197,10 @@ class _Search:
         states, controls = problem.dynamics.track(
             _repeated(start, count, 0), torch.from_numpy(wanted), gains, around, problem.low, problem.high
         )
-        cost, before = problem.bill.total(states, controls).numpy().reshape(count, batch), self.cost[at]
+        cost, before = problem.cost.total(states, controls).numpy().reshape(count, batch), self.cost[at]
         promised = ARMIJO * sizes[:, None] * policy.slope
         good = (cost <= before + promised) & (cost < before)
-        taken, which = good.any(0), good.argmax(0)  # the first: how many are tried together must not matter
+        taken, which = good.any(0), good.argmax(0)  # The first good one, however many are tried together.
         moved, which = at[taken], which[taken]
         chosen = which * batch + np.flatnonzero(taken)
         self.states[:, moved], self.controls[:, moved] = states.numpy()[:, chosen], controls.numpy()[:, chosen]
@@ -218,7 +220,7 @@ class _Search:
     def solution(self) -> Solution:
         outcomes = [code or Outcome.MAX_ITERATIONS for code in self.codes]
         gains = self.gains
-        if not gains.size:  # nothing was finite
+        if not gains.size:  # No environment ever had a policy.
             d = self.problem.dynamics.difference(self.problem.x[:1], self.problem.x[:1]).shape[-1]
             gains = np.zeros((*self.controls.shape, d), self.cost.dtype)
         arrays = (self.controls, self.states, self.cost, self.iterations)
@@ -227,5 +229,5 @@ class _Search:
 
 
 def _repeated(x: Tensor, count: int, dim: int) -> Tensor:
-    """x.repeat along one dimension, without copies of a single environment."""
+    """x.repeat along one dimension, without a copy if there is one environment."""
     return x.unsqueeze(dim).expand(*x.shape[:dim], count, *x.shape[dim:]).flatten(dim, dim + 1)

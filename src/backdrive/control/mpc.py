@@ -1,4 +1,4 @@
-"""Model-predictive control: plan over a short horizon from where the system is, act, and plan again."""
+"""Model-predictive control: plan over a short horizon from the current state, act, and plan again."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .result import Outcome, Plan
 
 
 class MPC:
-    """``mpc.act(state)`` is the first control of the best plan over the next `horizon` steps.
+    """``mpc.act(state)`` returns the first control of the best plan over the next `horizon` steps.
 
-    dynamics, cost, limits, method, generator: as `optimize` takes them; by default `ILQR(max_iterations=10)`. The
-    number t of a step that the cost sees counts from the first `act` on. Every plan starts from the last one, moved on
-    by a step; the first from `controls` [horizon, nu] or [horizon, B, nu], by default zero. nu: how many controls there
-    are, where neither the dynamics nor `controls` tells.
+    dynamics, cost, limits, method, generator: as in `optimize`; the default method is `ILQR(max_iterations=10)`. The
+    step number t that the cost sees counts from the first call of `act`. Every plan starts from the previous one,
+    shifted by one step; the first plan from `controls` [horizon, nu] or [horizon, B, nu], by default zero. nu: number
+    of controls, needed if neither the dynamics nor `controls` determines it.
 
-    plan: the last one. time: how many steps were taken.
+    plan: the latest plan. time: number of steps taken.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class MPC:
         self.reset()
 
     def reset(self) -> None:
-        """Forget the last plan, and start to count again."""
+        """Forget the last plan, and count steps from zero again."""
         self.plan: Plan | None = None
         self.time = 0
 
     def act(self, state: Any) -> Tensor:
-        """The control [B, nu] for this state, or [nu] without B. The next call is for the state one step later."""
+        """The control [B, nu], or [nu] without a batch, for this state; the next call is for the next step's state."""
         start = self._start(state)
         self.plan = optimize(
             self.dynamics, self.cost, state, start, limits=self.limits, method=self.method, start=self.time,
@@ -61,7 +61,7 @@ class MPC:
         return self.plan.controls[0].clone()
 
     def _start(self, state: Any) -> Tensor:
-        """The last plan, without its first step, and the last control once more; anew for those that diverged."""
+        """The last plan shifted by a step, its last control repeated; the initial guess where that plan diverged."""
         x = self.dynamics.pack(state)
         shape = (self.horizon, *x.shape[:-1], self.nu)
         if self.first is None:

@@ -1,4 +1,4 @@
-"""Find controls that make a motion cheap: ``optimize(sim, Cost(stage, final), state, controls)``."""
+"""Find controls that minimise the cost of a motion: ``optimize(sim, Cost(stage, final), state, controls)``."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from torch import Tensor
 
 from ..progress import bar
 from ..threads import one_torch_thread
-from .costs import Bill, Cost
+from .costs import Cost, TrajectoryCost
 from .dynamics import Dynamics, as_dynamics
 from .ilqr import ILQR
-from .problem import Method, Problem
+from .problem import Method, PlanningProblem
 from .result import Plan
 
 
@@ -31,17 +31,17 @@ def optimize(
     generator: torch.Generator | None = None,
     progress: bool = False,
 ) -> Plan:
-    """The controls with which a motion costs the least, near those that it starts from.
+    """Find controls that minimise the cost of a motion, by local improvement of the given ones.
 
     dynamics: a `Simulator`, a torch function or module x⁺ = f(x, u), or `Dynamics`.
-    cost: `Cost(stage, final)`, or only its function stage(state, u, t).
-    state: where the motion starts: of a simulator `State`, q [B, nq], v [B, nv]; else x [B, n]; or without B.
-    controls: to start from, [T, B, nu], or [T, nu] for all environments alike: T is the horizon.
-    limits: (low, high), numbers or [nu]; None: those of the simulator's motors.
+    cost: `Cost(stage, final)`, or just the function stage(state, u, t).
+    state: the initial state: `State` with q [B, nq], v [B, nv] for a simulator, else x [B, n]; or without B.
+    controls: the initial guess, [T, B, nu], or [T, nu] for all environments. T is the horizon.
+    limits: (low, high), numbers or [nu]; None: the limits of the simulator's motors.
     method: `ILQR()` (default), `Shooting()`, `MPPI()`, `CEM()`.
     start: the number of the first step, as the cost sees it.
-    generator: of the random numbers, for methods that need some.
-    progress: show a bar (needs rich).
+    generator: source of random numbers, for the methods that use them.
+    progress: show a progress bar (needs rich).
     """
     began = time.perf_counter()
     if method is None:
@@ -51,7 +51,7 @@ def optimize(
     dynamics = as_dynamics(dynamics)
     x, controls, unbatched = _inputs(dynamics, state, controls)
     low, high = control_limits(dynamics, limits, controls.shape[-1], x.dtype)
-    problem = Problem(dynamics, Bill(cost, dynamics, start), x, low, high, generator)
+    problem = PlanningProblem(dynamics, TrajectoryCost(cost, dynamics, start), x, low, high, generator)
     with torch.no_grad(), one_torch_thread(), bar(progress, type(method).__name__, method.max_iterations) as advance:
 
         def tick(cost: Tensor) -> None:
@@ -75,7 +75,7 @@ def optimize(
 
 
 def _inputs(dynamics: Dynamics, state: Any, controls: Tensor) -> tuple[Tensor, Tensor, bool]:
-    """x [B, n] and controls [T, B, nu], and whether there was no B."""
+    """x [B, n], controls [T, B, nu], and whether the state was unbatched."""
     x = dynamics.pack(state).detach().cpu()
     if x.ndim not in (1, 2) or x.shape[0] == 0:
         raise ValueError(f"state must be [n] or [B, n], got {list(x.shape)}")

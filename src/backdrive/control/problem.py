@@ -1,4 +1,4 @@
-"""A planning problem as every method sees it, and what a method returns."""
+"""A planning problem as every method sees it, and the solution that a method returns."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from .costs import Bill
+from .costs import TrajectoryCost
 from .dynamics import Dynamics
 from .result import Outcome
 
 
 @dataclass
-class Problem:
-    """Move B environments from x [B, n] for T steps within limits low, high [nu] (infinite: none), at least cost.
+class PlanningProblem:
+    """Minimise the cost of T steps of B environments from x [B, n], with controls between low and high [nu].
 
-    tick: called after every iteration with the costs.
+    Absent limits are infinite. tick: called with the costs [B] after every iteration.
     """
 
     dynamics: Dynamics
-    bill: Bill
+    cost: TrajectoryCost
     x: Tensor
     low: Tensor
     high: Tensor
@@ -38,7 +38,7 @@ class Problem:
         return torch.clamp(controls, self.low, self.high)
 
     def record(self, cost: Tensor) -> None:
-        """[B], at the start and after every iteration."""
+        """Note the costs [B]; called at the start and after every iteration."""
         self.history.append(cost.detach().clone())
         if self.tick is not None:
             self.tick(cost)
@@ -46,7 +46,7 @@ class Problem:
 
 @dataclass
 class Solution:
-    """controls [T, B, nu], states [T + 1, B, n], cost [B], iterations [B], how each ended; gains [T, B, nu, d]."""
+    """controls [T, B, nu], states [T + 1, B, n], cost [B], iterations [B], outcomes [B], gains [T, B, nu, d]."""
 
     controls: Tensor
     states: Tensor
@@ -60,8 +60,8 @@ class Method(Protocol):
     @property
     def max_iterations(self) -> int: ...
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
-        """From these controls [T, B, nu], within the limits, to better ones."""
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
+        """Improve these controls [T, B, nu], which are within the limits."""
 
 
 def whole_number(name: str, n: object, least: int = 1) -> int:

@@ -1,4 +1,4 @@
-"""What planning found: controls and states, what they cost along the way, and how each environment ended."""
+"""The result of planning: controls and states, the cost by iteration, and the outcome of each environment."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Outcome(enum.Enum):
     CONVERGED = "converged"
     MAX_ITERATIONS = "max_iterations"
     LINE_SEARCH_FAILED = "line_search_failed"
-    """No step makes the cost smaller, though its derivatives say so."""
+    """No step size lowers the cost, although its derivatives predict a decrease."""
     NOT_CONVEX = "not_convex"
-    """No regularisation makes the model of the cost convex in the controls."""
+    """The second-order model of the cost is not convex in the controls, whatever the regularisation."""
     DIVERGED = "diverged"
-    """The motion or its cost is not finite, already with the controls to start from."""
+    """The motion or its cost is not finite with the initial controls."""
 
     def __str__(self) -> str:
         return self.value
@@ -32,12 +32,12 @@ class Outcome(enum.Enum):
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """The outcome of `optimize`; without B everywhere if the state had none.
+    """The result of `optimize`; all shapes are without B if the state was unbatched.
 
-    controls: [T, B, nu]. states: those they lead to, as the dynamics has them, with [T + 1, B] in front. cost: [B].
-    history: [K, B], the cost before the first and after every iteration. iterations: [B], until each one ended.
-    outcomes: of every environment (one, if unbatched). gains: [T, B, nu, d], of the feedback u + gains (x ⊖ state) that
-    is the best close to the plan; None unless the method has them. seconds: how long it took.
+    controls: [T, B, nu]. states: the motion, in the form of the dynamics' states, with leading axes [T + 1, B].
+    cost: [B]. history: [K, B], the cost at the start and after every iteration. iterations: [B], until each
+    environment ended. outcomes: one for every environment (one if unbatched). gains: [T, B, nu, d], the optimal
+    feedback near the plan, u + gains (x ⊖ state); None unless the method computes them. seconds: wall time.
     """
 
     controls: Tensor
@@ -52,14 +52,14 @@ class Plan:
 
     @property
     def outcome(self) -> Outcome:
-        """Of the only environment."""
+        """The outcome of the only environment; raises if there are several."""
         if len(self.outcomes) != 1:
             raise ValueError(f"the plan is for {len(self.outcomes)} environments: see outcomes")
         return self.outcomes[0]
 
     @property
     def converged(self) -> Tensor:
-        """bool [B]"""
+        """Which environments have converged, bool [B]."""
         flags = torch.tensor([code is Outcome.CONVERGED for code in self.outcomes])
         return flags if self.cost.ndim else flags[0]
 
@@ -75,8 +75,8 @@ class Plan:
     __repr__ = __str__
 
     def plot(self) -> Figure:
-        """The cost along the iterations, of all environments; above the smallest of each that they reached."""
-        import matplotlib.pyplot as plt  # an extra
+        """Plot the cost by iteration of all environments, and its distance from the final cost."""
+        import matplotlib.pyplot as plt  # An optional dependency.
 
         figure, (left, right) = plt.subplots(1, 2, figsize=(10, 3.6), layout="constrained")
         history = self.history.reshape(len(self.history), -1)

@@ -1,14 +1,14 @@
-"""The value recursion of iLQR: backwards in time, the cost still to come as a quadratic form of the state's change.
+"""The value recursion of iLQR: backwards in time, the cost-to-go as a quadratic form of the change of state.
 
-With y = (δu, δx), a step δx⁺ = F y, its cost ½ yᵀ H y + hᵀ y, and ½ δxᵀ V δx + vᵀ δx to come after it,
+With y = (δu, δx), a step δx⁺ = F y, its cost ½ yᵀ H y + hᵀ y, and the cost-to-go ½ δxᵀ V δx + vᵀ δx,
 
     Q = H + Fᵀ V⁺ F,  q = h + Fᵀ v⁺        δu = K δx + k minimises ½ yᵀ Q y + qᵀ y, within its bounds at δx = 0
     V = Qxx + Kᵀ Quu K + Kᵀ Qux + Quxᵀ K       v = qx + Kᵀ (Quu k + qu) + Quxᵀ k
 
-Regularisation adds to the diagonals of V⁺ and Quu where K and k are found; V and v are then those of the true Q.
+Regularisation adds to the diagonals of V⁺ and Quu for finding K and k; V and v are computed with the true Q.
 
-It is a kernel like those of the physics, whose lanes are environments: a step takes a microsecond where a dozen torch
-operators on small matrices take a hundred.
+The recursion is a kernel like those of the physics, whose lanes are environments: a step takes a microsecond, where a
+dozen torch operators on small matrices take a hundred.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from .boxqp import factor, inner, solve_box, substitute
 Array = np.ndarray
 
 CORES = os.cpu_count() or 1
-THREAD_WORK = 200_000  # multiplications from which on another thread pays
+THREAD_WORK = 200_000  # Multiplications per thread below which another thread does not pay.
 
 
 @dataclass
 class Policy:
     """δu = K δx + k: gains K [T, B, nu, d], feedforward k [T, B, nu].
 
-    expected: [B], by how much the cost changes with it to second order. slope: [B], the part of that to first order.
-    sound: [B], bool: the form was convex in all controls; else the policy is of no use.
+    expected: [B], the predicted change of the cost, to second order. slope: [B], its first-order part.
+    sound: [B], bool: every Quu was positive definite; otherwise the policy is meaningless.
     """
 
     gains: Array
@@ -45,7 +45,7 @@ class Policy:
     sound: Array
 
     def of(self, which: Array) -> Policy:
-        """Those of some environments: bool [B]."""
+        """The policies of some environments; which: bool [B]."""
         if which.all():
             return self
         return Policy(
@@ -53,8 +53,11 @@ class Policy:
         )
 
 
-class QuadraticProblem(NamedTuple):
-    """The arguments of `backward` as the kernel sees them. H and end have the gradients in their last column."""
+class RecursionArrays(NamedTuple):
+    """The arguments of the kernel, for one environment; matrices row by row, w = nu + d.
+
+    H, end: with the gradients in their last row and column. summary [3]: expected, slope, sound (1 or 0) of `Policy`.
+    """
 
     F: TimedArray
     H: TimedArray
@@ -62,29 +65,14 @@ class QuadraticProblem(NamedTuple):
     low: TimedArray
     high: TimedArray
     regularization: ScalarArray
-
-
-class PolicyArrays(NamedTuple):
-    """A `Policy` as the kernel writes it; numbers: expected, slope, sound (1 or 0)."""
-
     gains: TimedArray
     feedforward: TimedArray
-    numbers: ScalarArray
+    summary: ScalarArray
 
 
-def _kernel(limited: bool, steps: Index, d: Index, nu: Index, **arrays: Any) -> None:
-    """The body of the kernel: its arguments by name."""
-    problem = QuadraticProblem(**{name: arrays[name] for name in QuadraticProblem._fields})
-    policy = PolicyArrays(**{name: arrays[name] for name in PolicyArrays._fields})
-    recursion(limited, problem, policy, (steps, d, nu))
-
-
-def recursion(
-    limited: bool, problem: QuadraticProblem, policy: PolicyArrays, sizes: tuple[Index, Index, Index]
-) -> None:
-    """Backwards over the steps; limited: the controls have bounds. sizes: steps, d, nu."""
-    F, H, end, low, high, regularization = problem
-    steps, d, nu = sizes
+def recursion(limited: bool, arrays: RecursionArrays, steps: Index, d: Index, nu: Index) -> None:
+    """Kernel: the value recursion over all steps, backwards. limited: the controls have bounds."""
+    F, H, end, low, high, regularization, gains, feedforward, summary = arrays
     w = nu + d
     V, v, expected, slope, sound = memory(d * d), memory(d), memory(1), memory(1), memory(1)
     step, cost = memory(d * w), memory((w + 1) * (w + 1))
@@ -144,37 +132,40 @@ def recursion(
                 V[i * d + j] = entry
                 V[j * d + i] = entry
         for i in loop(nu * d):
-            policy.gains.row(t)[i] = K[i]
+            gains.row(t)[i] = K[i]
         for i in loop(nu):
-            policy.feedforward.row(t)[i] = k[i]
-    policy.numbers[0], policy.numbers[1] = expected[0], slope[0]
-    policy.numbers[2] = select(is_finite(expected[0]), sound[0], 0.0)
+            feedforward.row(t)[i] = k[i]
+    summary[0], summary[1] = expected[0], slope[0]
+    summary[2] = select(is_finite(expected[0]), sound[0], 0.0)
 
 
 @functools.cache
 def _executable(limited: bool, bits: int) -> Executable:
-    rows = [Rows(name) for name in QuadraticProblem._fields]
-    rows += [Rows(name, writable=True) for name in PolicyArrays._fields]
+    reads, writes = ["F", "H", "end", "low", "high", "regularization"], ["gains", "feedforward", "summary"]
+    rows = [Rows(name) for name in reads] + [Rows(name, writable=True) for name in writes]
     integers = [Integer(name) for name in ("steps", "d", "nu")]
-    body = functools.partial(_kernel, limited)
+
+    def body(steps: Index, d: Index, nu: Index, **arrays: Any) -> None:
+        recursion(limited, RecursionArrays(**arrays), steps, d, nu)
+
     return Kernel("riccati", [*rows, *integers], body, unroll=False, key=f"limited={limited}").build(bits)
 
 
 def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | None, regularization: Array) -> Policy:
-    """The best policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
+    """The optimal policy for steps F [T, B, d, w], costs H [T, B, w + 1, w + 1] and end [B, d + 1, d + 1]; w = nu + d.
 
-    low, high: [T, B, nu], bounds of δu; None: there are none. regularization: [B, 2], on the state and on the control.
+    low, high: [T, B, nu], bounds of δu, or None. regularization: [B, 2], of the state and of the control.
     """
     steps, batch, d, w = F.shape
     nu, dtype = w - d, F.dtype
     gains, feedforward = np.empty((steps, batch, nu, d), dtype), np.empty((steps, batch, nu), dtype)
-    numbers = np.empty((batch, 3), dtype)
+    summary = np.empty((batch, 3), dtype)
     limited = low is not None and high is not None
     bounds = {"low": low, "high": high} if limited else dict.fromkeys(("low", "high"), feedforward)
     over_time = {"F": F, "H": H, **bounds, "gains": gains, "feedforward": feedforward}
-    once = {"end": end, "regularization": regularization, "numbers": numbers}
+    once = {"end": end, "regularization": regularization, "summary": summary}
     values: dict[str, Any] = {"steps": steps, "d": d, "nu": nu}
-    in_use = []  # copies must live until the kernel has run
+    in_use = []  # Keeps copies alive until the kernel has run.
     for name, x in (*over_time.items(), *once.items()):
         x = np.ascontiguousarray(x, dtype)
         in_use.append(x)
@@ -182,4 +173,4 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
         values[name] = (x.ctypes.data, size, 0 if name in once else batch * size)
     threads = min(CORES, 1 + steps * batch * w**3 // THREAD_WORK)
     run(_executable(limited, 8 * dtype.itemsize), batch, threads, values)
-    return Policy(gains, feedforward, numbers[:, 0], numbers[:, 1], numbers[:, 2] > 0.5)
+    return Policy(gains, feedforward, summary[:, 0], summary[:, 1], summary[:, 2] > 0.5)

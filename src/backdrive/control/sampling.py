@@ -1,4 +1,4 @@
-"""Planning without derivatives: many random controls at once, of which the cheap ones count (MPPI, cross-entropy)."""
+"""Planning without derivatives: batches of random controls, of which the cheap ones are averaged (MPPI, CEM)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem, Solution, whole_number
+from .problem import PlanningProblem, Solution, whole_number
 from .result import Outcome
 
 
 @dataclass(frozen=True)
 class MPPI:
-    """Model-predictive path integral control (Williams et al. 2017): a mean of samples, weighted by exp(-cost).
+    """Model-predictive path integral control (Williams et al. 2017): the mean of samples, weighted by
+    exp(-cost / (temperature × standard deviation of the costs)).
 
-    samples: per environment and iteration. noise: their standard deviation, in units of the controls; a number or
-    [nu]. temperature: costs count in units of so many of their standard deviations.
+    samples: per environment and iteration. noise: standard deviation of the samples, in units of the controls; a number
+    or [nu].
     """
 
     max_iterations: int = 100
@@ -31,7 +32,7 @@ class MPPI:
         _require_noise(self.noise)
         checks.number(self.temperature, "temperature", low=0.0, strict=True)
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         mean, best = controls, _Best(problem, controls)
         deviation = torch.as_tensor(self.noise, dtype=controls.dtype)
         for _ in range(self.max_iterations):
@@ -51,9 +52,9 @@ class MPPI:
 class CEM:
     """The cross-entropy method: a normal distribution of the controls of every step, fitted to its cheapest samples.
 
-    samples: per environment and iteration, of which the part `elite` counts. noise: the standard deviation at first, in
-    units of the controls; a number or [nu]. smoothing: how much of the last mean and deviation stays. tolerance:
-    converged when no deviation is larger than this part of the first.
+    samples: per environment and iteration; the cheapest fraction `elite` of them is kept. noise: initial standard
+    deviation, in units of the controls; a number or [nu]. smoothing: weight of the previous mean and deviation.
+    tolerance: converged when all deviations are below this fraction of the initial ones.
     """
 
     max_iterations: int = 100
@@ -72,7 +73,7 @@ class CEM:
         if not 0 <= checks.number(self.smoothing, "smoothing") < 1:
             raise ValueError(f"smoothing must be a part from 0 on and below 1, got {self.smoothing!r}")
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         mean, best = controls, _Best(problem, controls)
         first = torch.as_tensor(self.noise, dtype=controls.dtype).expand(controls.shape[-1])
         deviation, count = first.expand_as(controls), max(2, round(self.elite * self.samples))
@@ -89,9 +90,9 @@ class CEM:
 
 
 class _Best:
-    """Samples, and the cheapest of all that were tried, of every environment."""
+    """Draws samples, and keeps the cheapest controls of every environment."""
 
-    def __init__(self, problem: Problem, controls: Tensor) -> None:
+    def __init__(self, problem: PlanningProblem, controls: Tensor) -> None:
         self.problem, self.controls = problem, controls.clone()
         self.cost = self._costs(controls.unsqueeze(0)).squeeze(0)
         self.iterations = torch.zeros(len(self.cost), dtype=torch.int64)
@@ -99,7 +100,7 @@ class _Best:
         problem.record(self.cost)
 
     def sample(self, mean: Tensor, deviation: Tensor, count: int) -> tuple[Tensor, Tensor]:
-        """Controls [S, T, B, nu] about the mean, which is the first of them, and their costs [S, B]."""
+        """Controls [S, T, B, nu] around the mean, which is sample 0, and their costs [S, B]."""
         noise = torch.randn(count, *mean.shape, dtype=mean.dtype, generator=self.problem.generator)
         noise[0] = 0.0
         tried = self.problem.clamp(mean + deviation * noise)
@@ -116,10 +117,10 @@ class _Best:
         count, (steps, batch, nu) = len(tried), tried.shape[1:]
         flat = tried.transpose(0, 1).reshape(steps, count * batch, nu)
         states = self.problem.dynamics.rollout(self.problem.x.repeat(count, 1), flat)
-        return self.problem.bill.total(states, flat).view(count, batch)
+        return self.problem.cost.total(states, flat).view(count, batch)
 
     def end(self, which: Tensor) -> bool:
-        """These have converged; whether all have."""
+        """Mark environments (bool [B]) as converged; returns whether all are."""
         self.ended |= which
         return bool(self.ended.all())
 

@@ -1,4 +1,4 @@
-"""Direct shooting: descend along the gradient of the cost with respect to all controls, through the whole motion."""
+"""Direct shooting: gradient descent on all controls at once, with gradients through the whole motion."""
 
 from __future__ import annotations
 
@@ -9,20 +9,21 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import Problem, Solution, whole_number
+from .problem import PlanningProblem, Solution, whole_number
 from .result import Outcome
 
-HALVINGS = 25
-ARMIJO = 1e-4
+HALVINGS = 25  # Step sizes that a line search tries, at most.
+ARMIJO = 1e-4  # A step must achieve this fraction of the decrease predicted to first order.
 
 
 @dataclass(frozen=True)
 class Shooting:
-    """optimizer: "lbfgs" (default; projected onto the limits, each environment for itself) or "adam".
+    """Direct shooting. optimizer: "lbfgs" (default; projected onto the limits, each environment separately) or "adam".
 
-    max_iterations: gradients at most. tolerance: converged when an iteration lowers the cost by less than this part of
-    it ("lbfgs"), or none of the last 20 did ("adam"). rate: of "adam", in units of the controls; of "lbfgs", how far
-    the first step moves the control with the largest gradient. memory: steps that "lbfgs" remembers.
+    max_iterations: number of gradients, at most. tolerance: converged when an iteration lowers the cost by less than
+    this fraction ("lbfgs"), or when none of the last 20 iterations lowered it by more ("adam"). rate: learning rate of
+    "adam", in units of the controls; for "lbfgs", how far the first step moves the control with the largest gradient.
+    memory: number of steps that "lbfgs" remembers.
     """
 
     optimizer: str = "lbfgs"
@@ -39,7 +40,7 @@ class Shooting:
         checks.number(self.tolerance, "tolerance", low=0.0)
         checks.number(self.rate, "rate", low=0.0, strict=True)
 
-    def solve(self, problem: Problem, controls: Tensor) -> Solution:
+    def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         descent = _Descent(problem, controls)
         problem.record(descent.cost)
         move = _adam(descent, self) if self.optimizer == "adam" else _lbfgs(descent, self)
@@ -54,9 +55,9 @@ class Shooting:
 
 
 class _Descent:
-    """The cheapest controls so far of all B environments, and which are finished."""
+    """The cheapest controls so far of all B environments, and the outcomes of those that are finished."""
 
-    def __init__(self, problem: Problem, controls: Tensor) -> None:
+    def __init__(self, problem: PlanningProblem, controls: Tensor) -> None:
         self.problem, self.best = problem, controls.clone()
         self.cost, self.gradient = self.differentiate(controls)
         self.iterations = torch.zeros(len(self.cost), dtype=torch.int64)
@@ -71,10 +72,10 @@ class _Descent:
             self.codes[b] = self.codes[b] or code
 
     def costs(self, controls: Tensor) -> Tensor:
-        return self.problem.bill.total(self.problem.dynamics.rollout(self.problem.x, controls), controls)
+        return self.problem.cost.total(self.problem.dynamics.rollout(self.problem.x, controls), controls)
 
     def differentiate(self, controls: Tensor) -> tuple[Tensor, Tensor]:
-        """Costs [B], and their gradients [T, B, nu]: zero where they are not finite."""
+        """Costs [B], and their gradients [T, B, nu], zero where cost or gradient is not finite."""
         with torch.enable_grad():
             u = controls.detach().requires_grad_()
             cost = self.costs(u)
@@ -83,7 +84,7 @@ class _Descent:
         return cost.detach(), torch.where(fine.view(1, -1, 1), gradient, 0.0)
 
     def keep(self, controls: Tensor, cost: Tensor) -> Tensor:
-        """Where these are cheaper, they are the best; returns where."""
+        """Take over controls that are cheaper; returns where, bool [B]."""
         better = (cost < self.cost) & self.going
         self.best = torch.where(better.view(1, -1, 1), controls, self.best)
         self.cost = torch.where(better, cost, self.cost)
@@ -112,7 +113,7 @@ def _adam(descent: _Descent, method: Shooting) -> Callable[[], None]:
 
 def _lbfgs(descent: _Descent, method: Shooting) -> Callable[[], None]:
     problem = descent.problem
-    pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # changes of controls and gradients, and 1 / their product (or 0)
+    pairs: list[tuple[Tensor, Tensor, Tensor]] = []  # s, y and 1 / sᵀy, or 0 to ignore.
     state = {"gradient": descent.gradient}
 
     def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -122,7 +123,7 @@ def _lbfgs(descent: _Descent, method: Shooting) -> Callable[[], None]:
         return a.abs().amax((0, 2)).clamp_min(1e-300).view(1, -1, 1)
 
     def direction(gradient: Tensor) -> Tensor:
-        """-H g by the two loops over what is remembered; at first, so long that the largest element is `rate`."""
+        """-H g by the two-loop recursion over the remembered pairs; without any, its largest element is `rate`."""
         d, kept = -gradient, []
         for s, y, inverse in reversed(pairs):
             a = inverse * dot(s, d)
@@ -160,7 +161,7 @@ def _lbfgs(descent: _Descent, method: Shooting) -> Callable[[], None]:
         descent.end(flat | (found & small), Outcome.CONVERGED)
         remembers = sum(((inverse > 0).flatten() for _, _, inverse in pairs), torch.zeros_like(found))
         descent.end(~found & ~remembers, Outcome.LINE_SEARCH_FAILED)
-        for _, _, inverse in pairs:  # where what is remembered misleads, it is forgotten
+        for _, _, inverse in pairs:  # Where no step helped, the remembered pairs misled.
             inverse.masked_fill_(~found.view(1, -1, 1), 0.0)
         _, after = descent.differentiate(descent.best)
         s, y = descent.best - u, torch.where(held, 0.0, after - gradient)

@@ -1,8 +1,7 @@
-"""Costs as formulas: what a torch function does with symbols in place of tensors, one scalar operation after the other.
+"""Costs as formulas: a torch function is called with symbols in place of tensors, which record its scalar operations.
 
-`Symbols` stand for a small tensor: an array of scalars of the compiler, on which the operators and functions of torch
-that are listed here work as they do on tensors, derivatives included. Whatever else a function does with them raises,
-and the function is left to torch.
+`Symbols` stand for a small tensor: an array of traced scalars, on which the operators and functions of torch listed
+here work as they do on tensors, derivatives included. Any other use raises, and torch evaluates the function instead.
 """
 
 from __future__ import annotations
@@ -19,15 +18,15 @@ from ..ir import Graph, Mask, Scalar, TraceError, Value, atan2, clip, cos, selec
 
 Array = np.ndarray
 
-MOST_NODES = 4000  # a longer formula takes longer to compile than it saves
-LITERAL = (-1.0, 0.0, 1.0)  # numbers that simplify a formula, and are part of it; others are given to it
+MOST_NODES = 4000  # Longer formulas would take longer to compile than they save.
+LITERAL = (-1.0, 0.0, 1.0)  # These numbers simplify a formula and become part of it; others are inputs of its kernel.
 
 
 class Formula:
-    """What `function` computes from `sizes` of vectors (0: a single number): one number, recorded on `tape`.
+    """The scalar result of `function`, called with vectors of the given sizes (0: a scalar), recorded on `tape`.
 
-    constants: the numbers in it, in the order of their leaves, which follow those of the vectors: the same formula
-    serves if only they change. key: the same for the same formula.
+    constants: the numbers in the formula, in the order of their leaves, which come after the leaves of the vectors.
+    key: equal for formulas that differ in their constants only.
     """
 
     def __init__(self, function: Callable[..., Any], sizes: Sequence[int], dtype: torch.dtype) -> None:
@@ -55,7 +54,7 @@ class Formula:
         return self._leaf(self.inputs + len(self.constants) - 1)
 
     def array(self, x: Any) -> Array:
-        """The scalars of symbols, or of what torch has numbers for."""
+        """The scalars [*shape] of symbols, numbers, tensors or numpy arrays."""
         if isinstance(x, Symbols):
             return x.array
         if isinstance(x, bool | int | float | np.number):
@@ -74,7 +73,7 @@ def _array(x: Any) -> Array:
 
 
 def _place(x: Any) -> Any:
-    return x.index if isinstance(x, Value) else repr(float(x))  # else 1 would pass for node 1
+    return x.index if isinstance(x, Value) else repr(float(x))  # A string, so that the number 1 differs from node 1.
 
 
 def _record(node: Any) -> tuple:
@@ -84,10 +83,10 @@ def _record(node: Any) -> tuple:
 
 
 class Symbols:
-    """A tensor of scalars that are not known yet."""
+    """A tensor of traced scalars."""
 
     __slots__ = ("array", "formula")
-    __array_ufunc__ = None  # numpy leaves its operators to these
+    __array_ufunc__ = None  # Makes numpy defer to the operators below.
 
     def __init__(self, formula: Formula, array: Array) -> None:
         self.formula, self.array = formula, array
@@ -175,7 +174,7 @@ def _shaped(function: Callable[..., Any]) -> Callable[..., Any]:
     return lambda formula, x, *args, **kwargs: function(formula.array(x), *args, **kwargs)
 
 
-# Where a function has a kink, its derivative is that of torch: 0 of |x|, one half of the larger of two that are equal.
+# At a kink, the derivative is torch's: 0 for |x| at 0, and one half for each argument of a maximum of equal numbers.
 
 
 def _absolute(x: Scalar) -> Scalar:

@@ -3,11 +3,12 @@
     import gymnasium, backdrive.envs
 
     env = gymnasium.make("backdrive/Ant-v0")                     # numpy in and out, for any RL library
-    envs = gymnasium.make_vec("backdrive/Ant-v0", num_envs=1024)  # one batched rollout per step for all of them
+    envs = gymnasium.make_vec("backdrive/Ant-v0", num_envs=1024)  # one batched rollout per step
     envs.unwrapped.step_torch(actions)                           # tensors, with the graph kept
 
-A `Task` is a model with an observation, a reward, an end and a start; `Env` and `VectorEnv` make environments of one.
-An extra that ``import backdrive`` does not load: it needs gymnasium (``pip install 'backdrive[envs]'``).
+A `Task` is a model with an observation, a reward, a termination rule and a distribution of initial states; `Env` and
+`VectorEnv` make environments of a task. ``import backdrive`` does not load this module: it needs gymnasium
+(``pip install 'backdrive[envs]'``).
 """
 
 try:
@@ -24,7 +25,7 @@ __all__ = ["TASKS", "Env", "Task", "VectorEnv", "find"]
 
 for _name, _entry in TASKS.items():
     _id = f"backdrive/{_name}-v0"
-    if _id not in _gymnasium.registry:  # else this module is being reloaded
+    if _id not in _gymnasium.registry:  # It is there if this module is being reloaded.
         _gymnasium.register(
             _id,
             entry_point="backdrive.envs:Env",

@@ -1,4 +1,4 @@
-"""Environments of one task, stepped together: the part that `Env` and `VectorEnv` share. Tensors; the graph is kept."""
+"""A batch of environments of one task, as `Env` and `VectorEnv` share it. It works on tensors, and keeps the graph."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ NUMPY: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.fl
 
 
 @dataclass(frozen=True)
-class StepOutcome:
-    """Of a step of all environments: observation [B, n], reward [B] and its terms, where it ended [B], the motion."""
+class BatchStep:
+    """The result of a step of all environments: observation [B, n], reward [B] and its terms, terminated bool [B], and
+    the motion."""
 
     observation: Tensor
     reward: Tensor
@@ -30,13 +31,13 @@ class StepOutcome:
 
 
 class Batch:
-    """`count` environments. `state`: where they are, or None before they were started."""
+    """`count` environments. state: their current state, None before the first reset."""
 
     def __init__(self, task: Task, count: int, dtype: torch.dtype, threads: int | None, solver: Solver | None) -> None:
         if not isinstance(task, Task):
             raise TypeError(f"task must be a backdrive.envs.Task or a name, got {type(task).__name__}")
         self.task, self.count, self.dtype = task, count, dtype
-        settings = {"nonfinite": "mark", **task.settings}  # one that flies apart ends, and not all the others with it
+        settings = {"nonfinite": "mark", **task.settings}  # If one environment diverges, only it ends.
         if solver is not None:
             settings["solver"] = solver
         self.simulator = Simulator(task.model, task.dt, dtype=dtype, threads=threads, **settings)
@@ -44,18 +45,18 @@ class Batch:
         self._low, self._high = (torch.as_tensor(x, dtype=dtype) for x in (task.action_low, task.action_high))
 
     def spaces(self) -> tuple[spaces.Box, spaces.Box]:
-        """Of one environment's observations and actions."""
+        """The observation and the action space of one environment."""
         task = self.task
         size = task.observe(task.model.initial_state(1).to(self.dtype)).shape[-1]
         actions = spaces.Box(task.action_low.astype(np.float32), task.action_high.astype(np.float32), dtype=np.float32)
         return spaces.Box(-np.inf, np.inf, (size,), dtype=NUMPY[self.dtype]), actions
 
     def started(self, random: Random, count: int) -> State:
-        """New starts, [count, n]."""
+        """Random initial states, [count, n]."""
         return self.task.start(random, count).to(self.dtype)
 
     def start(self, random: Random, given: State | None) -> None:
-        """All begin anew, or at a given state."""
+        """Reset all environments, to random initial states or to a given state."""
         model = self.task.model
         if given is None:
             given = self.started(random, self.count)
@@ -68,7 +69,7 @@ class Batch:
         self.state = given.to(self.dtype).clone()
 
     def observation(self) -> Tensor:
-        """Of where they are now, [B, n]."""
+        """The observation of the current state, [B, n]."""
         return self.task.observe(self.where())
 
     def where(self) -> State:
@@ -76,10 +77,10 @@ class Batch:
             raise RuntimeError("call reset before anything else")
         return self.state
 
-    def step(self, action: Tensor) -> StepOutcome:
+    def step(self, action: Tensor) -> BatchStep:
         """One rollout of `frame_skip` steps; action [B, action_size].
 
-        An environment whose motion is no longer finite stays where it was, and has ended; its step has no gradient.
+        An environment whose motion is not finite keeps its state and terminates; its step has no gradient.
         """
         task, before = self.task, self.where()
         control = task.control(action.clamp(self._low, self._high))
@@ -90,15 +91,15 @@ class Batch:
         if not finite.all():
             after = State(*(torch.where(finite, x, y) for x, y in zip(after, before, strict=True)))
             for x in (*begin, controls):
-                if x.requires_grad:  # the backward pass gives these rows 0 × NaN
+                if x.requires_grad:  # Backward would compute 0 × NaN for these rows.
                     x.register_hook(lambda bar: torch.where(finite, bar, 0.0))
         self.state = after
         terms = dict(task.reward(before, action, after))
         reward = torch.stack(list(terms.values())).sum(0)
-        return StepOutcome(task.observe(after), reward, terms, task.ends(after) | ~finite[:, 0], path)
+        return BatchStep(task.observe(after), reward, terms, task.ends(after) | ~finite[:, 0], path)
 
     def action(self, action: Any, batched: bool) -> Tensor:
-        """A checked tensor [B, action_size] of an array, a tensor or a list; unbatched, of [action_size]."""
+        """A checked tensor [B, action_size] from an array, a tensor or a list; from [action_size] if not `batched`."""
         size = len(self.task.action_low)
         shape = (self.count, size) if batched else (size,)
         tensor = action if isinstance(action, Tensor) else torch.from_numpy(np.asarray(action, NUMPY[self.dtype]))
@@ -111,7 +112,7 @@ class Batch:
 
 
 def checked_dtype(dtype: torch.dtype | str) -> torch.dtype:
-    """torch.float64 or torch.float32, also by name, as the arguments of `gymnasium.make` are kept in files."""
+    """torch.float64 or torch.float32, also by name: arguments of `gymnasium.make` may come from files."""
     names = {"float64": torch.float64, "float32": torch.float32}
     if isinstance(dtype, str) and dtype not in names:
         raise ValueError(checks.unknown("dtype", dtype, names))
@@ -119,5 +120,5 @@ def checked_dtype(dtype: torch.dtype | str) -> torch.dtype:
 
 
 def put(state: State, rows: Tensor, new: State) -> State:
-    """The state with some rows (numbers [k]) replaced; gradients do not pass through these."""
+    """The state with some rows (indices [k]) replaced; no gradient flows through the replaced rows."""
     return State(*(x.index_put((rows,), y) for x, y in zip(state, new, strict=True)))

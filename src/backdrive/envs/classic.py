@@ -1,4 +1,4 @@
-"""Pendulums, in the plane, without contact."""
+"""Planar pendulum tasks without contact."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from .task import Random, Task, scattered
 def cart_pole() -> Task:
     """Gymnasium's CartPole-v1 with a continuous action: balance a pole on a cart.
 
-    A cart of 1 kg on a rail carries a pole of 0.1 kg and 1 m; gravity 9.8 m/s²; 50 steps a second, by semi-implicit
-    Euler, which in Gymnasium is an alternative. Action [1]: the force on the cart, in units of 10 N. Observation [4]: x
-    (m), its rate, the pole's angle θ (rad, to the right), its rate. Start: all four uniform in ± 0.05. Reward: 1 per
-    step (so it has no gradient; the observation has). End: |x| > 2.4 m or |θ| > 12°. Time limit: 500 steps.
+    A cart of 1 kg on a rail carries a pole of 0.1 kg and 1 m; gravity 9.8 m/s²; 50 steps a second, with semi-implicit
+    Euler (an option in Gymnasium). Action [1]: the force on the cart, in units of 10 N. Observation [4]: x (m), its
+    rate, the pole's angle θ (rad, positive to the right), its rate. Initial state: all four uniform in ± 0.05. Reward:
+    1 per step, which has no gradient. Termination: |x| > 2.4 m or |θ| > 12°. Time limit: 500 steps.
     """
     scene = Scene(dim=2, gravity=(0.0, -9.8))
     cart = scene.add_body("cart", Box(0.5, 0.3), mass=1.0)
-    pole = scene.add_body("pole", Box(0.06, 1.0), mass=0.1, position=(0.0, 0.5), inertia=0.1 / 12.0)  # a thin rod
+    pole = scene.add_body("pole", Box(0.06, 1.0), mass=0.1, position=(0.0, 0.5), inertia=0.1 / 12.0)  # A thin rod.
     rail = scene.add_joint("rail", Slider(axis=(1.0, 0.0)), parent=None, child=cart)
     scene.add_joint("pivot", Hinge(), parent=cart, child=pole, anchor=(0.0, 0.0))
     scene.add_motor("force", joint=rail, gear=10.0)
     model = scene.build()
-    to_the_right = torch.tensor([1.0, -1.0])  # the hinge's angle is to the left
+    to_the_right = torch.tensor([1.0, -1.0])  # The hinge's angle is positive to the left.
 
     def observe(state: State) -> Tensor:
         (x, theta), (x_rate, theta_rate) = ((y * to_the_right.to(y)).unbind(-1) for y in state)
@@ -53,9 +53,9 @@ def pendulum(gravity: float = 10.0) -> Task:
     """Gymnasium's Pendulum-v1: swing a rod up and hold it there, with a motor too weak to lift it at once.
 
     A rod of 1 kg and 1 m on a hinge; 20 steps a second. Action [1]: the torque, in units of 2 N m (Gymnasium's: in N
-    m). Observation [3]: cos θ, sin θ, θ̇, where θ = 0 is upright. Start: θ uniform in ± π, θ̇ in ± 1 rad/s. Reward, of
-    the state before the step: -(θ² + 0.1 θ̇² + 0.001 torque²), θ in [-π, π). Speeds are not cut at 8 rad/s. No end.
-    Time limit: 200 steps.
+    m). Observation [3]: cos θ, sin θ, θ̇, where θ = 0 is upright. Initial state: θ uniform in ± π, θ̇ in ± 1 rad/s.
+    Reward, from the state before the step: -(θ² + 0.1 θ̇² + 0.001 torque²), θ in [-π, π). Unlike Gymnasium's, the speed
+    is not clipped at 8 rad/s. No termination. Time limit: 200 steps.
     """
     scene = Scene(dim=2, gravity=(0.0, -gravity))
     rod = scene.add_body("rod", Box(0.1, 1.0), mass=1.0, position=(0.0, 0.5), inertia=1.0 / 12.0)
@@ -88,10 +88,10 @@ def n_link_pendulum(links: int = 3) -> Task:
     """Reach the highest point with the tip of a hanging chain of rods, within 100 steps (Qiao et al. 2021).
 
     `links` rods of 0.5 kg and 0.5 m, on hinges with a motor each; 20 steps a second, of 20 × 2.5 ms. Action [links]:
-    torques, in units of 1.5 times what holds the rods beyond the hinge out horizontally; the hinges' damping takes as
-    much at 30 rad/s. Observation [3 links]: cosines and sines of the rods' angles to the vertical (0: hanging), rates
-    of the hinges. Start: hanging, angles and rates uniform in ± 0.05. Reward: -(distance of the tip from the highest
-    point, m)². No end.
+    torques, in units of 1.5 times the torque that holds the rods beyond the hinge horizontally; at 30 rad/s, a hinge's
+    damping torque is one unit. Observation [3 links]: cosines and sines of the rods' angles to the vertical (0:
+    hanging), rates of the hinges. Initial state: hanging, angles and rates uniform in ± 0.05. Reward: -(distance of the
+    tip from the highest point, m)². No termination.
     """
     if isinstance(links, bool) or not isinstance(links, int) or links < 1:
         raise ValueError(f"links must be an integer >= 1, got {links!r}")

@@ -1,4 +1,4 @@
-"""One environment, for Gymnasium."""
+"""A single Gymnasium environment."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .tasks import find
 class Env(gymnasium.Env):
     """A task as a `gymnasium.Env`.
 
-    task: a `Task`, or the name of one of `backdrive.envs.TASKS`, which then takes the `options`. render_mode: None,
-        "rgb_array", or "human", a window of matplotlib's. dtype: float64 or float32, of the physics and the
-        observations. threads, solver: of the simulator; one environment needs no more than one thread.
+    task: a `Task`, or the name of one in `backdrive.envs.TASKS`, which is made with the `options`. render_mode: None,
+        "rgb_array", or "human" (a matplotlib window). dtype: float64 or float32, of the physics and the observations.
+        threads, solver: of the simulator; one environment uses one thread at most.
 
-    `step` and `reset` take and give numpy arrays. `step_torch` and `reset_torch` do the same on tensors, and keep the
-    graph: the observation after some steps has a gradient by all actions and by the start; `detach` cuts it. Actions
-    beyond their limits are clipped, as Gymnasium's MuJoCo environments do; what is no number, or of another shape,
-    raises.
+    `step` and `reset` take and return numpy arrays. `step_torch` and `reset_torch` do the same with tensors, and keep
+    the graph: an observation has gradients with respect to all earlier actions and the initial state; `detach` cuts it.
+    Actions beyond their limits are clipped, as in Gymnasium's MuJoCo environments; actions that are not finite or
+    have the wrong shape raise.
     """
 
     metadata = {"render_modes": ["human", "rgb_array"], "render_fps": 50}  # noqa: RUF012
@@ -49,19 +49,19 @@ class Env(gymnasium.Env):
 
     @property
     def simulator(self) -> Any:
-        """The `Simulator` that steps it."""
+        """The `Simulator` of this environment."""
         return self.batch.simulator
 
     @property
     def state(self) -> State:
-        """q [nq] and v [nv] now."""
+        """The current q [nq] and v [nv]."""
         q, v = self.batch.where()
         return State(q[0], v[0])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """A new start. options: {"state": State(q [nq], v [nv])} starts there instead."""
+        """Start a new episode at a random initial state, or at options["state"]: State(q [nq], v [nv])."""
         observation, info = self.reset_torch(seed=seed, options=options)
         if self.render_mode == "human":
             self.render()
@@ -79,7 +79,7 @@ class Env(gymnasium.Env):
     def reset_torch(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        """As `reset`; the given state may have a gradient."""
+        """As `reset`, with tensors; a given state may require a gradient."""
         super().reset(seed=seed)
         given = (options or {}).get("state")
         if isinstance(given, State):
@@ -88,7 +88,7 @@ class Env(gymnasium.Env):
         return self.batch.observation()[0], {}
 
     def step_torch(self, action: Any) -> tuple[Tensor, Tensor, bool, bool, dict[str, Any]]:
-        """As `step`, with observation [n] and reward [] as tensors that have gradients.
+        """As `step`, with differentiable tensors: observation [n], reward [].
 
         info: the terms of the reward as tensors, and "path": the `Trajectory` of this step, with its status.
         """
@@ -97,11 +97,11 @@ class Env(gymnasium.Env):
         return out.observation[0], out.reward[0], bool(out.terminated), False, {**info, "path": out.path}
 
     def detach(self) -> None:
-        """Forget how the present state came about: gradients go back to here."""
+        """Cut the graph: gradients flow back to the current state, and no farther."""
         self.batch.state = self.batch.where().detach()
 
     def render(self) -> np.ndarray | None:
-        """The picture, uint8 [height, width, 3]; or None, and it is shown in a window."""
+        """The picture, uint8 [height, width, 3]; in the mode "human" it is shown in a window, and None is returned."""
         if self.render_mode is None:
             gymnasium.logger.warn("render() does nothing: the environment was made without a render_mode")
             return None

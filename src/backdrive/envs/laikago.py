@@ -1,4 +1,4 @@
-"""Unitree's Laikago, a quadruped of 25 kg: built here, with the masses and sizes of its published description."""
+"""Unitree's Laikago, a quadruped of 25 kg, built from the masses and sizes of its published description."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from ..model import Box, Capsule, Fixed, HalfSpace, Hinge, Model, PositionServo,
 from .locomotion import rewarded
 from .task import Random, Task, scattered
 
-# Of the front left leg, m: the hip in the trunk, the thigh beside it, the lengths of thigh and calf, the foot's radius.
+# Front left leg, m: hip in the trunk's frame, thigh in the hip's, length of thigh and of calf, radius of the foot.
 HIP, THIGH, SEGMENT, FOOT = (0.21935, 0.0875, 0.0), (0.0, 0.037, 0.0), 0.25, 0.0265
-LEGS = {"FR": (1, -1), "FL": (1, 1), "RR": (-1, -1), "RL": (-1, 1)}  # at the front, at the left
-STANCE = (0.0, 0.67, -1.3)  # hip, thigh and calf, rad
-HEIGHT = SEGMENT * (math.cos(STANCE[1]) + math.cos(STANCE[1] + STANCE[2])) + FOOT  # of the trunk in this stance, m
-STIFFNESS, DAMPING = 200.0, 5.0  # of its position servos, N m/rad and N m s/rad
+LEGS = {"FR": (1, -1), "FL": (1, 1), "RR": (-1, -1), "RL": (-1, 1)}  # Signs of x (front: 1) and y (left: 1).
+STANCE = (0.0, 0.67, -1.3)  # Angles of hip, thigh and calf, rad.
+HEIGHT = SEGMENT * (math.cos(STANCE[1]) + math.cos(STANCE[1] + STANCE[2])) + FOOT  # Of the trunk, m.
+STIFFNESS, DAMPING = 200.0, 5.0  # Gains of the position servos, N m/rad and N m s/rad.
 FRICTION = 1.0
 
 
 def laikago_model(kp: float = STIFFNESS, kv: float = DAMPING) -> Model:
-    """The robot in its stance on a floor, with a position servo on each of its 12 hinges (N m/rad, N m s/rad).
+    """The robot standing on a floor, with a position servo on each of its 12 hinges (kp: N m/rad, kv: N m s/rad).
 
-    Legs are in the order front right, front left, rear right, rear left; of each, the hinges of hip, thigh and calf.
-    Its shapes touch the floor, and not each other.
+    Legs are in the order front right, front left, rear right, rear left; each has hinges at hip, thigh and calf. The
+    robot's shapes collide with the floor, not with each other.
     """
     scene = Scene(dim=3)
     scene.add_static(HalfSpace(normal=(0.0, 0.0, 1.0)), friction=FRICTION, name="floor")
@@ -44,7 +44,7 @@ def laikago_model(kp: float = STIFFNESS, kv: float = DAMPING) -> Model:
 
 
 def _add_leg(scene: Scene, leg: str, front: int, left: int, kp: float, kv: float) -> list[str]:
-    """Hip, thigh, calf and foot of a leg; its mirror images have some signs changed. The bodies' names."""
+    """Add hip, thigh, calf and foot of a leg, mirrored from the front left one; returns the bodies' names."""
     hip, thigh, calf, foot = names = [f"{leg}_{part}" for part in ("hip", "thigh", "calf", "foot")]
     at_hip = np.array([0.0, 0.0, HEIGHT]) + np.multiply(HIP, (front, left, 0))
     at_thigh = at_hip + np.multiply(THIGH, (0, left, 0))
@@ -84,13 +84,13 @@ def laikago(
     healthy_z_range: tuple[float, float] = (0.25, 0.6), reset_noise_scale: float = 0.02, action_scale: float = 0.4,
     frame_skip: int = 10,
 ) -> Task:  # fmt: skip
-    """Unitree's Laikago, walking along x; rewarded as the Ant is.
+    """Unitree's Laikago, walking along x, with the rewards of the Ant.
 
-    Action [12]: what the position servos of the hinges aim at, in units of action_scale (rad) about the stance.
+    Action [12]: target angles of the hinges' position servos, relative to the stance, in units of action_scale (rad).
     Observation [35]: q without x and y, and v. Reward: forward_reward_weight × speed along x + healthy_reward while
-    healthy - ctrl_cost_weight |action|². End: not healthy, that is, the trunk's height (m) beyond its range, or the
-    trunk tilted by more than 60°. Start: in the stance, 1 cm above the floor, hinges uniform in ± reset_noise_scale, v
-    normal with that deviation. 50 steps a second, of 10 × 2 ms.
+    healthy - ctrl_cost_weight |action|². Termination: not healthy, that is, the trunk's height (m) outside its
+    range, or the trunk tilted by more than 60°. Initial state: the stance, 1 cm above the floor, hinges uniform in ±
+    reset_noise_scale, v normal with that standard deviation. 50 steps a second, of 10 × 2 ms.
     """
     model = laikago_model()
     dt = 0.002
@@ -98,7 +98,7 @@ def laikago(
 
     def healthy(state: State) -> Tensor:
         z, (qx, qy) = state.q[:, 2], state.q[:, 4:6].unbind(-1)
-        upright = 1.0 - 2.0 * (qx.square() + qy.square())  # cosine of the tilt
+        upright = 1.0 - 2.0 * (qx.square() + qy.square())  # Cosine of the tilt.
         return (z >= healthy_z_range[0]) & (z <= healthy_z_range[1]) & (upright > 0.5)
 
     def start(random: Random, count: int) -> State:

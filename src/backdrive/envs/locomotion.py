@@ -1,7 +1,7 @@
-"""Robots that learn to run: the models of Gymnasium's MuJoCo tasks, read from its files, with the rewards of its v5.
+"""Locomotion tasks: the models of Gymnasium's MuJoCo environments, read from its files, with the rewards of v5.
 
-Time steps, frame skips and limits of time (1000 steps) are Gymnasium's, too. What differs is the engine: contacts and
-limits are rigid, and the integrator is semi-implicit Euler where some files ask for Runge-Kutta's.
+Time steps, frame skips and time limits (1000 steps) are Gymnasium's, too. The engine differs: contacts and limits are
+rigid, and the integrator is semi-implicit Euler, also where a file asks for Runge-Kutta.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ Range = tuple[float, float]
 
 
 def gymnasium_model(file: str) -> Model:
-    """The model of a file of gymnasium's MuJoCo assets."""
+    """The model of one of the MJCF files that gymnasium ships."""
     found = importlib.util.find_spec("gymnasium")
-    assert found is not None and found.origin is not None  # this package was imported
+    assert found is not None and found.origin is not None  # `backdrive.envs` has imported it.
     path = Path(found.origin).parent / "envs" / "mujoco" / "assets" / file
     if not path.is_file():
         raise FileNotFoundError(f"this version of gymnasium has no {path}: pip install 'gymnasium>=1.0'")
-    with warnings.catch_warnings():  # of its file, users can do nothing
+    with warnings.catch_warnings():  # Users cannot change gymnasium's files.
         warnings.filterwarnings("ignore", message=".*settotalmass.*")
         return load(path)
 
@@ -37,8 +37,10 @@ def gymnasium_model(file: str) -> Model:
 def rewarded(
     seconds: float, forward: float, ctrl: float, survive: float = 0.0, healthy: Callable[[State], Tensor] | None = None
 ) -> Callable[[State, Tensor, State], dict[str, Tensor]]:
-    """The reward of a robot for running, whose steps take `seconds`: `forward` × mean speed along x - `ctrl` |action|²,
-    and `survive` while it is healthy, if it can be anything else."""
+    """A reward for running: `forward` × mean speed along x - `ctrl` |action|², and `survive` while healthy, if given.
+
+    seconds: duration of a step of the environment.
+    """
 
     def reward(before: State, action: Tensor, after: State) -> dict[str, Tensor]:
         terms = {
@@ -59,10 +61,10 @@ def hopper(
 ) -> Task:  # fmt: skip
     """Hopper-v5: one leg, hopping forwards in the plane.
 
-    Action [3]: torques of hip, knee and ankle, in units of 200 N m. Observation [11]: q without x, and v, cut at ± 10.
-    Reward: forward_reward_weight × speed along x + healthy_reward while healthy - ctrl_cost_weight |action|². End: not
-    healthy, that is, height (m), tilt (rad), or some coordinate of q[2:] and v beyond its range. Start: q and v uniform
-    in ± reset_noise_scale about the upright pose. 125 steps a second, of 4 × 2 ms.
+    Action [3]: torques of hip, knee and ankle, in units of 200 N m. Observation [11]: q without x, v clipped to ± 10.
+    Reward: forward_reward_weight × speed along x + healthy_reward while healthy - ctrl_cost_weight |action|².
+    Termination: not healthy, that is, height (m), tilt (rad), or a coordinate of q[2:] or v outside its range. Initial
+    state: q and v uniform in ± reset_noise_scale about the upright pose. 125 steps a second, of 4 × 2 ms.
     """
     model = gymnasium_model("hopper.xml")
     dt = 0.002
@@ -93,8 +95,9 @@ def half_cheetah(
     """HalfCheetah-v5: two legs, running forwards in the plane.
 
     Action [6]: torques of the joints, in units of 120, 90, 60, 120, 60, 30 N m. Observation [17]: q without x, and v.
-    Reward: forward_reward_weight × speed along x - ctrl_cost_weight |action|². No end. Start: q uniform in ±
-    reset_noise_scale about the standing pose, v normal with that deviation. 20 steps a second, of 5 × 10 ms.
+    Reward: forward_reward_weight × speed along x - ctrl_cost_weight |action|². No termination. Initial state: q
+    uniform in ± reset_noise_scale about the standing pose, v normal with that standard deviation. 20 steps a second, of
+    5 × 10 ms.
     """
     model = gymnasium_model("half_cheetah.xml")
     dt = 0.01
@@ -115,13 +118,13 @@ def ant(
     healthy_z_range: Range = (0.2, 1.0), reset_noise_scale: float = 0.1, frame_skip: int = 5,
 ) -> Task:  # fmt: skip
     """Ant-v5: four legs, walking along x. Contact forces are neither observed nor a cost, as with Gymnasium's options
-    ``include_cfrc_ext_in_observation=False, contact_cost_weight=0``; its speed is that of a position one simulator step
-    earlier.
+    ``include_cfrc_ext_in_observation=False, contact_cost_weight=0``. Gymnasium computes the speed from positions that
+    are one simulator step older.
 
     Action [8]: torques of hips and ankles, in units of 150 N m. Observation [27]: q without x and y, and v. Reward:
-    forward_reward_weight × speed along x + healthy_reward while healthy - ctrl_cost_weight |action|². End: not healthy,
-    that is, the torso's height (m) beyond its range. Start: q uniform in ± reset_noise_scale about the pose of the
-    file, v normal with that deviation. 20 steps a second, of 5 × 10 ms.
+    forward_reward_weight × speed along x + healthy_reward while healthy - ctrl_cost_weight |action|². Termination:
+    not healthy, that is, the torso's height (m) outside its range. Initial state: q uniform in ± reset_noise_scale
+    about the pose of the file, v normal with that standard deviation. 20 steps a second, of 5 × 10 ms.
     """
     model = gymnasium_model("ant.xml")
     dt = 0.01

@@ -1,4 +1,4 @@
-"""Pictures of environments: planar models by `backdrive.view`, others by MuJoCo's renderer, of the shapes they have."""
+"""Pictures of environments: planar models by `backdrive.view`, spatial ones by MuJoCo's renderer."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from .task import Task
 Array = np.ndarray
 
 DPI = 100
-COLORS = ("0.80 0.55 0.35", "0.35 0.55 0.75", "0.50 0.65 0.40", "0.70 0.50 0.65")  # of bodies, in turn
+COLORS = ("0.80 0.55 0.35", "0.35 0.55 0.75", "0.50 0.65 0.40", "0.70 0.50 0.65")  # Colours of bodies, in turn.
 LIGHT = '<light mode="track" directional="true" pos="-1 -1 4" dir="0.25 0.25 -1" diffuse="0.7 0.7 0.7"/>'
 
 
 class Picture:
-    """Makes pictures of `width` × `height` pixels of one task's states."""
+    """Draws states of one task as pictures of `width` × `height` pixels."""
 
     def __init__(self, simulator: Simulator, task: Task, width: int, height: int) -> None:
         for name, pixels in (("width", width), ("height", height)):
             if isinstance(pixels, bool) or not isinstance(pixels, int) or pixels < 1:
                 raise ValueError(f"{name} must be a number of pixels >= 1, got {pixels!r}")
-        self._painter = (PlanarPainter if task.model.dim == 2 else SolidPainter)(simulator, task, width, height)
+        self._painter = (PlanarPainter if task.model.dim == 2 else SpatialPainter)(simulator, task, width, height)
 
     def of(self, state: State, environment: int) -> Array:
-        """Of one environment of a state [B, n]: uint8 [height, width, 3]."""
+        """The picture of one environment of a state [B, n]: uint8 [height, width, 3]."""
         return self._painter.of(State(state.q[environment], state.v[environment]))
 
     def close(self) -> None:
@@ -40,7 +40,7 @@ class Picture:
 
 
 class PlanarPainter:
-    """Drawn by matplotlib."""
+    """Draws planar models with matplotlib."""
 
     def __init__(self, simulator: Simulator, task: Task, width: int, height: int) -> None:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -63,8 +63,8 @@ class PlanarPainter:
         self._figure.clear()
 
 
-class SolidPainter:
-    """Drawn by MuJoCo, in a world of its own, whose bodies are put where the simulator's are."""
+class SpatialPainter:
+    """Draws spatial models with MuJoCo, in a MuJoCo model whose bodies are posed as the simulator's."""
 
     def __init__(self, simulator: Simulator, task: Task, width: int, height: int) -> None:
         import mujoco
@@ -87,7 +87,7 @@ class SolidPainter:
 
     def of(self, state: State) -> Array:
         mujoco, data = self._mujoco, self._data
-        path = self._simulator.rollout(state, steps=1)  # its first state says where the bodies are
+        path = self._simulator.rollout(state, steps=1)  # Its first state has the poses of the bodies.
         for i, body in enumerate(self._bodies):
             data.mocap_pos[i] = path.position(body)[0].numpy()
             data.mocap_quat[i] = path.orientation(body)[0].numpy()
@@ -102,7 +102,7 @@ class SolidPainter:
         mujoco.mjr_render(self._area, self._scene, self._resources)
         image = np.empty((self._area.height, self._area.width, 3), np.uint8)
         mujoco.mjr_readPixels(image, None, self._area, self._resources)
-        return image[::-1].copy()  # its rows are from the bottom up
+        return image[::-1].copy()  # OpenGL's rows are from the bottom up.
 
     def close(self) -> None:
         self._context.make_current()
@@ -111,7 +111,7 @@ class SolidPainter:
 
 
 def _open_context(mujoco: Any, width: int, height: int) -> Any:
-    """Where MuJoCo can draw: what MUJOCO_GL says, or its own choice; on Linux without a screen, EGL or OSMesa."""
+    """A rendering context: MUJOCO_GL's or MuJoCo's own choice; on Linux without a screen, EGL or OSMesa."""
     screen = sys.platform != "linux" or any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY"))
     if screen or os.environ.get("MUJOCO_GL"):
         return mujoco.GLContext(width, height)
@@ -120,7 +120,7 @@ def _open_context(mujoco: Any, width: int, height: int) -> Any:
         try:
             module = __import__(f"mujoco.{name}", fromlist=["GLContext"])
             return module.GLContext(width, height)
-        except Exception as error:  # whatever a driver raises
+        except Exception as error:  # Drivers raise all kinds of errors.
             failures.append(f"{name}: {error}")
     raise RuntimeError(
         "MuJoCo cannot draw here: there is no screen, and neither EGL nor OSMesa works "
@@ -129,7 +129,7 @@ def _open_context(mujoco: Any, width: int, height: int) -> Any:
 
 
 def scenery(model: Model, width: int, height: int) -> str:
-    """A world for MuJoCo with the shapes of a model: body by body, to be posed as mocap bodies."""
+    """A MuJoCo model (MJCF) with the shapes of a model; its bodies are mocap bodies."""
     meshes: list[str] = []
     bodies = []
     for i, (name, shapes) in enumerate(zip(model.bodies, model.shapes, strict=True)):
@@ -184,7 +184,7 @@ def _text(numbers: Array) -> str:
 
 
 class Window:
-    """Shows pictures as a film, in a window of matplotlib's; with a backend that has none (Agg), nothing is seen."""
+    """Shows pictures as a film in a matplotlib window; invisible with a backend without windows (Agg)."""
 
     def __init__(self, image: Array, task: Task) -> None:
         import matplotlib.pyplot as plt
@@ -201,7 +201,7 @@ class Window:
             plt.show(block=False)
 
     def show(self, image: Array) -> None:
-        """At the pace of the world, if drawing is fast enough."""
+        """Show the next picture, in real time if drawing is fast enough."""
         self._image.set_data(image)
         self._figure.canvas.draw_idle()
         self._figure.canvas.flush_events()

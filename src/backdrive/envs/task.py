@@ -1,4 +1,4 @@
-"""What an environment is made of: a model, and batched torch functions of its state."""
+"""A task: a model, and batched torch functions of its state that make it an environment."""
 
 from __future__ import annotations
 
@@ -16,35 +16,35 @@ Random = np.random.Generator
 
 
 def unchanged(action: Tensor) -> Tensor:
-    """Actions are the motors' controls."""
+    """Use actions as the motors' controls."""
     return action
 
 
 def never(state: State) -> Tensor:
-    """No state ends an episode: bool [B]."""
+    """The rule that never terminates an episode: False, bool [B]."""
     return torch.zeros(state.batch_shape, dtype=torch.bool)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Task:
-    """A model and what is to be done with it. All functions are of batches: states q [B, nq], v [B, nv].
+    """A model, and the functions that make it an environment. All functions are batched: states q [B, nq], v [B, nv].
 
-    model, dt: what moves, and the simulator's step in s. frame_skip: so many of them are a step of the environment,
-        with one action.
-    start: (random, count) -> State of `count` environments at the beginning of an episode, float64; random numbers
-        come from the numpy generator it is given.
+    model, dt: the model, and the simulator's step in s. frame_skip: simulator steps per step of the environment, all
+        with the same action.
+    start: (random, count) -> initial State of `count` environments, float64; random numbers come from the given numpy
+        generator.
     observe: state -> observations [B, n].
-    reward: (before, action, after) -> {name: [B]}, the terms whose sum is the reward of a step. The action is the one
-        that was given, also where it is beyond its limits.
-    ends: state -> bool [B], where an episode terminates. Gymnasium's time limit is not the task's.
-    action_low, action_high: limits of an action, numbers or [action_size] (None: as many as there are motors); what is
-        beyond them is clipped before it acts.
+    reward: (before, action, after) -> {name: [B]}, the terms whose sum is the reward of a step. The action is the
+        given one, before clipping.
+    ends: state -> bool [B], whether the episode terminates. The time limit is not part of the task, but Gymnasium's.
+    action_low, action_high: limits of an action, numbers or [action_size]; actions are clipped to them.
+    action_size: number of elements of an action; None: the number of motors.
     control: actions [B, action_size] -> the model's controls [B, nu].
-    settings: of the `Simulator`, such as its solver.
-    limits: what a picture of a planar model shows, (left, right, bottom, top) in m. camera: of a model in space, where
-        the camera is as seen from the first body, m.
+    settings: arguments of the `Simulator`, such as its solver.
+    limits: the part of the plane that a picture of a planar model shows, (left, right, bottom, top) in m.
+    camera: for a spatial model, the position of the camera relative to the first body, m.
 
-    Whatever is to have a gradient must be written in torch operations that have one.
+    Functions that are to have gradients must consist of differentiable torch operations.
     """
 
     name: str
@@ -78,20 +78,20 @@ class Task:
 
     @property
     def seconds(self) -> float:
-        """Of a step of the environment."""
+        """Duration of a step of the environment, s."""
         return self.dt * self.frame_skip
 
     @property
     def fps(self) -> int:
-        """Pictures per second of a film in real time, one per step."""
+        """Frame rate of a film in real time, with one frame per step."""
         return max(1, round(1.0 / self.seconds))
 
 
 def scattered(
     model: Model, random: Random, count: int, *, position: float, velocity: float, normal: bool = False
 ) -> State:
-    """States about the one the model was built in: q by at most `position`, uniformly; v by `velocity`, uniformly or as
-    the standard deviation of a normal distribution."""
+    """Random states about the one the model was built in: q uniform in ± `position`; v uniform in ± `velocity`, or
+    normal with that standard deviation."""
     q = model.q0 + random.uniform(-position, position, (count, model.nq))
     noise = random.standard_normal if normal else lambda shape: random.uniform(-1.0, 1.0, shape)
     return State(torch.from_numpy(q), torch.from_numpy(model.v0 + velocity * noise((count, model.nv))))

@@ -13,7 +13,7 @@ from .task import Task
 
 @dataclass(frozen=True)
 class Entry:
-    """Where a task is made: a function of this package, its name as "module:function"."""
+    """The function of this package that makes a task, as "module:function", and the task's time limit in steps."""
 
     maker: str
     max_episode_steps: int
@@ -31,7 +31,7 @@ TASKS = {
 
 
 def find(task: Task | str, options: Mapping[str, Any] | None = None) -> Task:
-    """The task of a name, made with its options; or the task itself, which takes none."""
+    """The task with this name, made with the options; or the given task itself, which takes no options."""
     if not isinstance(task, str):
         if options:
             raise TypeError(f"a Task takes no options, got {', '.join(options)}")

@@ -1,4 +1,4 @@
-"""Many environments, for Gymnasium: one batched rollout per step."""
+"""A Gymnasium vector environment: one batched rollout per step."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from .tasks import find
 class VectorEnv(gymnasium.vector.VectorEnv):
     """`num_envs` environments of one task as a `gymnasium.vector.VectorEnv`.
 
-    max_episode_steps: after so many, an episode is truncated; None: never. autoreset_mode: what happens to those whose
-        episode has ended, as in Gymnasium: "NextStep" (default; the next step starts them anew, its action is
-        ignored and its reward 0), "SameStep" (they start anew at once, and ``info["final_obs"]`` has where they ended),
-        "Disabled" (nothing: call ``reset(options={"reset_mask": mask})``).
-    task, dtype, solver, options: as in `Env`. threads: None: all cores. render_mode: None or "rgb_array", a tuple of
-        pictures.
+    max_episode_steps: number of steps after which an episode is truncated; None: never. autoreset_mode: what happens
+        when an episode has ended, as in Gymnasium: "NextStep" (default; the next step resets the environment, ignores
+        its action and has reward 0), "SameStep" (reset at once; ``info["final_obs"]`` has the last observation of the
+        episode), "Disabled" (call ``reset(options={"reset_mask": mask})``).
+    task, dtype, solver, options: as in `Env`. threads: None: all cores. render_mode: None, or "rgb_array" for a tuple
+        of pictures.
 
-    One seed, and one generator of random numbers, serve all environments. `step_torch`, `reset_torch` and `detach`: as
-    in `Env`, on tensors [num_envs, ...]. An environment that starts anew has no gradient by what was before.
+    All environments share one seed and one random generator. `step_torch`, `reset_torch` and `detach` are as in `Env`,
+    with tensors [num_envs, ...]. No gradient flows through the reset of an environment.
     """
 
     metadata = {  # noqa: RUF012
@@ -57,25 +57,25 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "render_fps": self.task.fps, "autoreset_mode": self.autoreset_mode}
-        self._steps = torch.zeros(num_envs, dtype=torch.int64)  # of the present episodes
+        self._steps = torch.zeros(num_envs, dtype=torch.int64)  # Steps of the current episodes.
         self._ended = torch.zeros(num_envs, dtype=torch.bool)
         self._size = width, height
         self._picture: Picture | None = None
 
     @property
     def simulator(self) -> Any:
-        """The `Simulator` that steps them."""
+        """The `Simulator` of these environments."""
         return self.batch.simulator
 
     @property
     def state(self) -> State:
-        """q [num_envs, nq] and v [num_envs, nv] now."""
+        """The current q [num_envs, nq] and v [num_envs, nv]."""
         return self.batch.where()
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """New starts for all. options: {"reset_mask": bool [num_envs]}: for these; {"state": State}: start there."""
+        """Reset all environments. options: {"reset_mask": bool [num_envs]} resets some, {"state": State} sets it."""
         observation, info = self.reset_torch(seed=seed, options=options)
         return observation.detach().numpy().copy(), info
 
@@ -102,7 +102,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             *results, info = self.step_torch(actions)
         del info["path"]
         info = {name: _arrays(x) for name, x in info.items()}
-        if "final_obs" in info:  # an array of arrays, None where nothing ended, as Gymnasium has it
+        if "final_obs" in info:  # Gymnasium's format: an array of arrays, None for others.
             final = np.full(self.num_envs, None, object)
             for i in np.flatnonzero(info["_final_obs"]):
                 final[i] = info["final_obs"][i]
@@ -111,11 +111,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return observation, reward, terminated, truncated, info
 
     def step_torch(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
-        """As `step`, with tensors: observation [N, n] and reward [N] have gradients; terminated, truncated: bool [N].
+        """As `step`, with tensors: observation [N, n] and reward [N], differentiable; terminated, truncated: bool [N].
 
-        info: the terms of the reward [N] with their masks ``_name``, as Gymnasium has them, and "path": the
-        `Trajectory` of this step, with its status. In the mode "SameStep", "final_obs" [N, n] are all observations
-        before anything started anew.
+        info: the terms of the reward [N] with masks ``_name``, in Gymnasium's format, and "path": the `Trajectory` of
+        this step, with its status. In the mode "SameStep", "final_obs" [N, n] has the observations before any reset.
         """
         batch, ended = self.batch, self._ended
         action = batch.action(actions, batched=True)
@@ -123,7 +122,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             where = ended.nonzero()[:, 0].tolist()
             raise RuntimeError(f"the episodes of environments {where} have ended: reset them (options['reset_mask'])")
         anew = ended.nonzero()[:, 0]
-        if len(anew):  # before the step, so that it never begins at a state where an episode ended
+        if len(anew):  # Before the step, so that no step begins at a terminal state.
             self._start_anew(anew)
             start = State(*(x[anew] for x in batch.where()))
         out = batch.step(action)
@@ -148,7 +147,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         return observation, reward, terminated, truncated, {**info, "path": out.path}
 
     def detach(self) -> None:
-        """Forget how the present states came about: gradients go back to here."""
+        """Cut the graph: gradients flow back to the current states, and no farther."""
         self.batch.state = self.batch.where().detach()
 
     def render(self) -> tuple[np.ndarray, ...] | None:

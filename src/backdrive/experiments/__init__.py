@@ -1,8 +1,8 @@
 """The experiments of the papers, by name: ``find("chain-mass").run(Run(out))``.
 
-Importing this loads none of them: each is a module with a function ``run(run)``, imported when it is run. An experiment
-that compares backdrive with other tools is in the folder ``benchmarks`` of the repository, not in the package: it is
-listed where the repository is.
+Each experiment is a module with a function ``run(run)``, imported only when it is run. Experiments that compare
+backdrive with other tools are in the folder ``benchmarks`` of the repository, not in the package; they are listed only
+if the repository is there.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ __all__ = ["Experiment", "Run", "find", "names"]
 
 @dataclass(frozen=True)
 class Experiment:
-    """One experiment: its name, what it does in a line, and which part of which paper it repeats."""
+    """One experiment: its name, a one-line summary, and the part of the paper that it reproduces."""
 
     name: str
     summary: str
     paper: str
     module: str
-    """It has a function ``run(run)``; in this package, or in ``benchmarks`` of the repository."""
+    """The module with the function ``run(run)``, in this package or in ``benchmarks`` of the repository."""
     compares: bool = False
-    """With other tools: its module is in the repository."""
+    """Whether it compares backdrive with other tools: its module is then in the repository."""
 
     @property
     def available(self) -> bool:
         return not self.compares or self._repository() is not None
 
     def run(self, run: Run) -> None:
-        """Do it. Numbers and pictures go to the folder ``run.out``, which keeps what was done if it is interrupted."""
+        """Run it. Numbers and figures go to the folder ``run.out``, which keeps the results so far on an interrupt."""
         if self.compares:
             if (repository := self._repository()) is None:
                 raise ImportError(
@@ -52,7 +52,7 @@ class Experiment:
         run.finish()
 
     def _repository(self) -> Path | None:
-        """The repository that this package is imported from, or else the one that is the current folder."""
+        """The repository: the one this package is imported from, else the current folder, else None."""
         for folder in (Path(__file__).parents[3], Path.cwd()):
             if (folder / "benchmarks" / f"{self.module}.py").is_file() and (folder / "src" / "backdrive").is_dir():
                 return folder
@@ -104,12 +104,12 @@ _EXPERIMENTS = {
 
 
 def names() -> list[str]:
-    """Of the experiments that can run here."""
+    """Names of the experiments that can run here."""
     return [name for name, experiment in _EXPERIMENTS.items() if experiment.available]
 
 
 def find(name: str) -> Experiment:
-    """The experiment of that name; an unknown one raises ValueError, with the nearest."""
+    """The experiment with this name; an unknown name raises ValueError and suggests the nearest."""
     if name not in _EXPERIMENTS:
         raise ValueError(checks.unknown("experiment", name, _EXPERIMENTS))
     return _EXPERIMENTS[name]

@@ -1,12 +1,12 @@
-"""How long 10 s of 1 and of 128 quadrupeds take, with a neural network in the loop, with and without its gradient.
+"""Run time of 10 s of 1 and of 128 quadrupeds with a neural network in the loop, with and without its gradient.
 
-The paper gives the sizes of its two controllers, 1,296 and 1,147,904 parameters, which are those of networks 81 -> 16
-and 81 -> 1024 -> 1024 -> 16 without biases; it says neither what the robot is, nor what its controller sees, nor the
-time step. Here the robot has four legs of four hinges, each with a position servo (`build`), its 81 observations are
-those of `SENSORS` and of `clock`, and a step is 0.01 s.
+The paper states the numbers of parameters of its two controllers, 1,296 and 1,147,904, which match networks 81 -> 16
+and 81 -> 1024 -> 1024 -> 16 without biases; it does not describe the robot, its observations, or the time step. Here
+the robot has four legs with four hinges each, and a position servo on every hinge (`build`); its 81 observations are
+`SENSORS` and `clock`, and a step is 0.01 s.
 
-The controllers have random weights that let the robot shuffle on its feet, in contact all the time. The gradient is
-that of the distance it goes, with respect to all weights.
+The controllers have random weights with which the robot shuffles on its feet, always in contact. The gradient is that
+of the distance travelled, with respect to all weights.
 """
 
 from __future__ import annotations
@@ -31,59 +31,65 @@ from .run import Run
 
 DT, SECONDS = 1 / 100, 10.0
 LEGS = {"front left": (0.2, 0.12), "front right": (0.2, -0.12), "rear left": (-0.2, 0.12), "rear right": (-0.2, -0.12)}
-PARTS = {  # of a leg, from the trunk down: axis of its hinge, length in m, mass in kg
+PARTS = {  # Parts of a leg, from the trunk down: axis of the hinge, length (m), mass (kg).
     "hip": ((1.0, 0.0, 0.0), 0.06, 0.5),
     "thigh": ((0.0, 1.0, 0.0), 0.20, 0.8),
     "shank": ((0.0, 1.0, 0.0), 0.20, 0.4),
     "foot": ((0.0, 1.0, 0.0), 0.05, 0.15),
 }
-TRUNK, TRUNK_MASS, SOLE, THICKNESS = (0.5, 0.24, 0.1), 8.0, 0.03, 0.02  # m, kg, radius of a foot's sphere, of a leg
+TRUNK, TRUNK_MASS, SOLE, THICKNESS = (
+    (0.5, 0.24, 0.1),
+    8.0,
+    0.03,
+    0.02,
+)  # m, kg; radii of a foot's sphere and of a leg, m.
 STIFFNESS, DAMPING, ARMATURE = 80.0, 2.0, 0.02  # N m/rad, N m s/rad, kg m²
 FRICTION = 0.8
 FEET = [f"{leg} foot" for leg in LEGS]
 SENSORS: tuple[Sensor, ...] = (
-    "q",  # 23: place and orientation of the trunk, joint angles
+    "q",  # 23: position and orientation of the trunk, joint angles
     "v",  # 22
     ("rotation", "trunk"),  # 9
     *(("position", foot) for foot in FEET),  # 12
     *(("velocity", foot) for foot in FEET),  # 12
 )
-STRIDE = 2.0  # Hz, of the clock
+STRIDE = 2.0  # Frequency of the clock, Hz.
 SIZES = {"1,296": (81, 16), "1,147,904": (81, 1024, 1024, 16)}
-FEEDBACK = 0.1  # of the first weights of what is not the clock,
-GAIN = {"1,296": 0.4, "1,147,904": 2.0}  # and of the last layer's
+FEEDBACK = 0.1  # Scale of the first layer's weights, except those of the clock.
+GAIN = {"1,296": 0.4, "1,147,904": 2.0}  # Scale of the last layer's weights.
 ROBOTS = (1, 128)
-PAPER = {  # seconds on a CPU: with gradient, without
+PAPER = {  # Seconds on a CPU that the paper reports: with gradient, without.
     ("1,296", 1): (8.17, 1.06), ("1,147,904", 1): (13.2, 2.04),
     ("1,296", 128): (263.0, 47.7), ("1,147,904", 128): (311.0, 50.4),
 }  # fmt: skip
 COMPILED, BY_TORCH, CALLED = "compiled", "torch, one node", "torch module"
 WAYS = {"1,296": (COMPILED, CALLED), "1,147,904": (BY_TORCH, CALLED)}
-"""How a controller is evaluated: inside the kernel; by torch, with a derivative written for it; or as a module that is
-called between steps and that autograd records (which for 128 large controllers would be 2 GB)."""
+"""How a controller is evaluated: inside the kernel; by torch, with a hand-written derivative; or as a module that is
+called between steps and recorded by autograd (2 GB for 128 large controllers)."""
 LEFT_OUT = ("1,147,904", 128, CALLED)
-SINGLE = tuple(("1,147,904", robots, BY_TORCH) for robots in ROBOTS)  # in float32, too
+SINGLE = tuple(("1,147,904", robots, BY_TORCH) for robots in ROBOTS)  # Cases that are also run in float32.
 
 
 @dataclass(frozen=True)
-class TableSettings:
-    """How thorough."""
+class RobotsTableSettings:
+    """How thorough a run is."""
 
     seconds: float
-    """Simulated."""
+    """Simulated time, s."""
     repeats: int
+    """Number of repeated measurements with the small controller."""
     large_repeats: int
-    """Of the large controller."""
+    """Number of repeated measurements with the large controller."""
 
 
-FULL, QUICK = TableSettings(SECONDS, 7, 2), TableSettings(0.5, 2, 1)
+FULL, QUICK = RobotsTableSettings(SECONDS, 7, 2), RobotsTableSettings(0.5, 2, 1)
 
 
 # ---------------------------------------------------------------------------------------------- the robot
 
 
 def build() -> Model:
-    """Straight legs where angles are zero, which is also what the servos hold at zero control."""
+    """The robot. At joint angles of zero, the servos' targets for zero control, its legs are straight."""
     height = SOLE + sum(length for _, length, _ in PARTS.values())
     scene = Scene(dim=3)
     scene.add_static(HalfSpace(normal=(0.0, 0.0, 1.0)), friction=FRICTION)
@@ -108,7 +114,7 @@ def _rod(mass: float, length: float) -> tuple[float, float, float]:
 
 
 def clock(steps: int, dtype: torch.dtype = torch.float64) -> Tensor:
-    """The 3 inputs that the controllers see besides their sensors, [T, 3]: sine and cosine of a stride, and 1."""
+    """The controllers' 3 inputs besides the sensors, [T, 3]: sine and cosine of the stride's phase, and 1."""
     phase = 2.0 * math.pi * STRIDE * DT * torch.arange(steps, dtype=torch.float64)
     return torch.stack([phase.sin(), phase.cos(), torch.ones_like(phase)], -1).to(dtype)
 
@@ -124,8 +130,8 @@ def controller(name: str, generator: torch.Generator, way: str, dtype: torch.dty
     return policy
 
 
-class RobotsWorld:
-    """Robots that stand a little crooked, each in its own way."""
+class QuadrupedWorld:
+    """Robots with slightly different initial joint angles."""
 
     def __init__(self, generator: torch.Generator, dtype: torch.dtype = torch.float64) -> None:
         self.model = build()
@@ -149,7 +155,7 @@ class RobotsWorld:
         return self.simulator.rollout(start, policy=module, steps=steps)
 
     def gradient(self, policy: MLP, way: str, robots: int, steps: int) -> tuple[Tensor, ...]:
-        """Of the mean distance, with respect to all weights."""
+        """The gradient of the mean distance with respect to all weights."""
         path = self.move(policy, way, robots, steps)
         return torch.autograd.grad(path.last.q[:, 0].mean(), list(policy.parameters()))
 
@@ -164,8 +170,8 @@ def run(run: Run) -> None:
         table_of_seconds(run, settings, steps)
 
 
-def table_of_seconds(run: Run, settings: TableSettings, steps: int) -> None:
-    world = RobotsWorld(run.generator(1))
+def table_of_seconds(run: Run, settings: RobotsTableSettings, steps: int) -> None:
+    world = QuadrupedWorld(run.generator(1))
     run.record(
         world={
             "dt": DT, "seconds": settings.seconds, "links": world.model.nlink, "motors": world.model.nu,
@@ -180,8 +186,8 @@ def table_of_seconds(run: Run, settings: TableSettings, steps: int) -> None:
     draw(run, table)
 
 
-def check(run: Run, world: RobotsWorld, steps: int) -> None:
-    """That the ways agree, in values and gradients, and that gradients agree with differences."""
+def check(run: Run, world: QuadrupedWorld, steps: int) -> None:
+    """Check that the ways agree in values and gradients, and that gradients agree with differences."""
     found: dict[str, Any] = {}
     for name, ways in WAYS.items():
         results = []
@@ -206,14 +212,14 @@ def check(run: Run, world: RobotsWorld, steps: int) -> None:
 
 
 def _difference(a: Tensor, b: Tensor) -> float:
-    """Relative to the largest number."""
+    """The largest difference of a and b, relative to the largest element of b."""
     return float((a - b).abs().max() / b.abs().max())
 
 
-def gradient_error(world: RobotsWorld, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
-    """Of the derivative along the gradient, relative, against central differences of one robot's distance.
+def gradient_error(world: QuadrupedWorld, policy: MLP, way: str, steps: int, move: float = 1e-6) -> tuple[float, bool]:
+    """Relative error of the derivative of one robot's distance along its gradient, against central differences.
 
-    And whether a contact changes its mode within the difference, so that the derivative jumps.
+    Also whether a contact changes its mode within the difference, so that the derivative jumps.
     """
     gradients, weights = world.gradient(policy, way, 1, steps), list(policy.parameters())
     norm = torch.stack([g.square().sum() for g in gradients]).sum().sqrt()
@@ -232,11 +238,11 @@ def gradient_error(world: RobotsWorld, policy: MLP, way: str, steps: int, move: 
     return error, not torch.equal(*modes)
 
 
-def measure(run: Run, world: RobotsWorld, settings: TableSettings, steps: int) -> list[dict[str, Any]]:
-    """Seconds for 10 s of motion; each after a first call that compiles."""
+def measure(run: Run, world: QuadrupedWorld, settings: RobotsTableSettings, steps: int) -> list[dict[str, Any]]:
+    """Measure the seconds for 10 s of motion of all cases, each after a first call that compiles."""
     cases = [(*key, way, world) for key in PAPER for way in WAYS[key[0]] if (*key, way) != LEFT_OUT]
     if SINGLE:
-        single = RobotsWorld(run.generator(1), torch.float32)
+        single = QuadrupedWorld(run.generator(1), torch.float32)
         cases += [(*case, single) for case in SINGLE]
     table = []
     for name, robots, way, here in run.track(cases, "cases"):
@@ -245,11 +251,13 @@ def measure(run: Run, world: RobotsWorld, settings: TableSettings, steps: int) -
         repeats = settings.repeats if name == "1,296" else settings.large_repeats
         here.gradient(policy, way, robots, 2)
 
-        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: RobotsWorld = here) -> None:
+        def without(policy: MLP = policy, way: str = way, robots: int = robots, here: QuadrupedWorld = here) -> None:
             with torch.no_grad():
                 here.move(policy, way, robots, steps)
 
-        def with_gradient(policy: MLP = policy, way: str = way, robots: int = robots, here: RobotsWorld = here) -> None:
+        def with_gradient(
+            policy: MLP = policy, way: str = way, robots: int = robots, here: QuadrupedWorld = here
+        ) -> None:
             here.gradient(policy, way, robots, steps)
 
         seconds = _seconds({"without": without, "with": with_gradient}, repeats, SECONDS / settings.seconds)
@@ -259,9 +267,9 @@ def measure(run: Run, world: RobotsWorld, settings: TableSettings, steps: int) -
 
 
 def _seconds(cases: dict[str, Callable[[], None]], repeats: int, scale: float) -> dict[str, dict[str, float]]:
-    """By the clock, and of the processor (of all threads), which other programs on the machine disturb less.
+    """Wall time, and processor time of all threads, which is less sensitive to other programs on the machine.
 
-    The cases take turns: what slows the machine down for a while slows down all of them.
+    The cases take turns, so that a temporary slowdown of the machine affects all of them.
     """
     taken: dict[str, list[float]] = {name: [] for name in cases}
     worked: dict[str, list[float]] = {name: [] for name in cases}
@@ -278,7 +286,7 @@ def _seconds(cases: dict[str, Callable[[], None]], repeats: int, scale: float) -
 
 
 def compare(run: Run, table: list[dict[str, Any]]) -> None:
-    """With the paper, of gradients with none, and of compiled controllers with modules; all of the least seconds."""
+    """Ratios of the least times: paper over ours, with over without gradient, module over compiled controller."""
     modules = {(row["parameters"], row["robots"]): row["with"]["least"] for row in table if row["way"] == CALLED}
     for row in table:
         least, key = row["with"]["least"], (row["parameters"], row["robots"])
@@ -297,7 +305,7 @@ def compare(run: Run, table: list[dict[str, Any]]) -> None:
 
 
 def draw(run: Run, table: list[dict[str, Any]]) -> None:
-    """Seconds of every case, beside the paper's."""
+    """Draw the seconds of every case beside the paper's."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(1, 2, figsize=(12, 4.2), layout="constrained", sharey=True)

@@ -1,4 +1,4 @@
-"""One run of an experiment: how thorough, with which random numbers, and the folder that its results go to."""
+"""One run of an experiment: its settings, its random numbers, and its results folder."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from torch import Tensor
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
-"""Called with what is being done, how much of it is done, and how much there is to do."""
+"""Called with the name of an activity, the amount done, and the total amount."""
 
 
 @dataclass
 class Run:
-    """The settings of a run and its results folder, which always has what was found so far.
+    """The settings of a run and its results folder, which is kept up to date during the run.
 
-    out: the folder; made if it does not exist. quick: a minute's version. seed: of all random numbers.
-    progress: see `Progress`. log: called with a line of text for every finding.
+    out: the folder, created if it does not exist. quick: run the short version, about a minute. seed: of all random
+    numbers. progress: see `Progress`. log: called with a line of text for every finding.
     """
 
     out: Path
@@ -35,7 +35,7 @@ class Run:
     progress: Progress | None = None
     log: Callable[[str], None] | None = None
     results: dict[str, Any] = field(default_factory=dict, init=False)
-    """What was recorded, as results.json has it."""
+    """The recorded results, in the form of results.json."""
     _files: list[str] = field(default_factory=list, init=False, repr=False)
     _name: str | None = field(default=None, init=False, repr=False)
     _began: float = field(default_factory=time.perf_counter, init=False, repr=False)
@@ -50,37 +50,37 @@ class Run:
 
     @property
     def files(self) -> list[Path]:
-        """What was written, in that order, results.json last."""
+        """The files written so far, in order, results.json last."""
         return [path for name in (*self._files, "results.json") if (path := self.out / name).exists()]
 
     def generator(self, stream: int = 0) -> torch.Generator:
-        """Random numbers of this run; those of different streams have nothing to do with each other."""
+        """A generator of this run's random numbers; different streams are independent of each other."""
         return torch.Generator().manual_seed(1_000_003 * self.seed + stream)
 
     def begin(self, experiment: str) -> None:
-        """Forget earlier results: those of `experiment` follow."""
+        """Discard earlier results, and start recording those of `experiment`."""
         self._name, self._began, self._complete = experiment, time.perf_counter(), False
         self.results.clear()
         self._files.clear()
         self._write()
 
     def finish(self) -> None:
-        """Say in results.json that the experiment came to its end."""
+        """Mark the experiment as complete in results.json."""
         self._complete = True
         self._write()
 
     def record(self, **values: Any) -> None:
-        """Put numbers, texts, tensors, and lists or mappings of them into results.json, at once."""
+        """Write numbers, strings, tensors, and lists or mappings of these to results.json, immediately."""
         self.results.update({key: _plain(value) for key, value in values.items()})
         self._write()
 
     def say(self, text: str) -> None:
-        """A finding in words, for those who watch."""
+        """Log a finding as a line of text."""
         if self.log is not None:
             self.log(text)
 
     def file(self, name: str) -> Path:
-        """Where to write a file of the results."""
+        """The path of a results file with this name; it will be listed in results.json."""
         self.out.mkdir(parents=True, exist_ok=True)
         if name not in self._files:
             self._files.append(name)
@@ -88,7 +88,7 @@ class Run:
 
     def figure(self, name: str, figure: Any) -> Path:
         """Save a matplotlib figure as `name`.png, and close it."""
-        import matplotlib.pyplot as plt  # an extra
+        import matplotlib.pyplot as plt  # An optional dependency.
 
         path = self.file(f"{name}.png")
         figure.savefig(path, dpi=130)
@@ -97,7 +97,7 @@ class Run:
         return path
 
     def track(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
-        """The items one by one, with progress."""
+        """Iterate over the items, and report progress."""
         items = items if total is not None else list(items)
         count = total if total is not None else len(items)  # type: ignore[arg-type]
         for done, item in enumerate(items):
@@ -106,12 +106,12 @@ class Run:
         self.advance(what, count, count)
 
     def advance(self, what: str, done: int, total: int) -> None:
-        """Tell those who watch how far it is."""
+        """Report progress."""
         if self.progress is not None:
             self.progress(what, done, total)
 
     def _write(self) -> None:
-        """results.json is replaced as a whole: whoever interrupts finds the last one complete."""
+        """Write results.json. It is replaced atomically, so that an interrupt leaves the previous version intact."""
         self.out.mkdir(parents=True, exist_ok=True)
         content = {
             "experiment": self._name,
@@ -137,7 +137,7 @@ def _versions() -> dict[str, str]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON has it; what is no finite number becomes null."""
+    """The value as plain JSON types; numbers that are not finite become null."""
     if isinstance(value, Tensor):
         value = value.detach().cpu().tolist()
     elif isinstance(value, np.ndarray | np.generic):
@@ -152,4 +152,4 @@ def _plain(value: Any) -> Any:
         return [_plain(item) for item in value]
     if isinstance(value, Path):
         return str(value)
-    raise TypeError(f"results are numbers, texts, tensors, lists and mappings, got {type(value).__name__}")
+    raise TypeError(f"results are numbers, strings, tensors, lists and mappings, got {type(value).__name__}")

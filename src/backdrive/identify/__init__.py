@@ -1,4 +1,4 @@
-"""Learn the parameters of a world from its observed motion: ``fit(sim, observed, learn=["mass"])``."""
+"""Identify the parameters of a world from its observed motion: ``fit(sim, observed, learn=["mass"])``."""
 
 from .check import GradientCheck
 from .fitting import fit

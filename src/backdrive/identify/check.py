@@ -1,4 +1,4 @@
-"""Every derivative that a fit uses, against central differences: are they right along its path?"""
+"""Compare every derivative that a fit uses with central differences."""
 
 from __future__ import annotations
 
@@ -11,38 +11,38 @@ from ..differences import extrapolate, offsets, slopes
 from .optimizers import Derivative
 from .problem import FitProblem
 
-STEPS = (1e-3, 1e-4, 1e-2, 1e-5, 1e-6)  # of differences, in the free numbers, in the order in which they are tried
-GOOD = 1e-7  # no other step is tried if two differences agree so well
+STEPS = (1e-3, 1e-4, 1e-2, 1e-5, 1e-6)  # Steps of the differences, in the free numbers, in the order they are tried.
+GOOD = 1e-7  # No further step is tried if the differences over h and 2 h agree to this relative error.
 
 
 @dataclass(frozen=True)
 class Compared:
-    """One derivative: with respect to one unknown, at one update of one start."""
+    """One derivative that was compared: with respect to one unknown, at one update of one start."""
 
     update: int
     start: int
     unknown: str
     derivative: float
-    """Its size (of a Jacobian, the norm of its column)."""
+    """Its magnitude; for a Jacobian, the norm of its column."""
     difference: float
-    """How far the central difference is from it."""
+    """The magnitude of its difference from the central difference."""
     switched: bool
-    """A contact, limit or motor changed its mode within the difference, in at least one step."""
+    """In at least one step, a contact, limit or motor changed its mode (active set) within the difference."""
 
 
 @dataclass
 class GradientCheck:
-    """All derivatives along a fit's path. True if each agrees, or a contact switched its mode there.
+    """All derivatives along a fit's path. True if each one agrees, or a contact switched its mode there.
 
-    Errors are relative to the derivative. At the minimum it is zero, and all differences are rounding: hence relative
-    to 1e-6 of the largest derivative with respect to that unknown, if that is more.
+    Errors are relative to the derivative, or to 1e-6 of the largest derivative with respect to the same unknown if that
+    is more: near the minimum derivatives vanish, and differences are dominated by rounding.
     """
 
     tolerance: float = 1e-5
     compared: list[Compared] = field(default_factory=list)
 
     def errors(self) -> list[float]:
-        """Of all that were compared."""
+        """The relative errors of all derivatives that were compared."""
         largest: dict[str, float] = {}
         for c in self.compared:
             largest[c.unknown] = max(largest.get(c.unknown, 1e-300), c.derivative)
@@ -50,12 +50,12 @@ class GradientCheck:
 
     @property
     def wrong(self) -> list[Compared]:
-        """Those that do not agree though no mode switched."""
+        """Derivatives that disagree although no mode switched."""
         return self._disagreeing(switched=False)
 
     @property
     def unclear(self) -> list[Compared]:
-        """Those that do not agree where a mode switched: the difference itself has no meaning there."""
+        """Derivatives that disagree where a mode switched: a difference across a switch has no meaning."""
         return self._disagreeing(switched=True)
 
     def _disagreeing(self, switched: bool) -> list[Compared]:
@@ -83,9 +83,9 @@ class GradientCheck:
         return "\n".join(lines)
 
     def watch(self, update: int, problem: FitProblem, starts: Tensor, derivative: Derivative) -> None:
-        """Compare one derivative of the starts, of which the record says the numbers."""
+        """Compare one derivative; starts: the numbers of the starts that its rows belong to."""
         z, _, exact = derivative
-        exact = exact if exact.ndim == 3 else exact.unsqueeze(1)  # a gradient is a Jacobian of one row
+        exact = exact if exact.ndim == 3 else exact.unsqueeze(1)  # Treat a gradient as a Jacobian with one row.
         difference, switched = _differences(problem, z, gradient=derivative[2].ndim == 2)
         size, off = exact.norm(dim=1), (exact - difference).norm(dim=1)
         for i, start in enumerate(starts.tolist()):
@@ -97,9 +97,8 @@ class GradientCheck:
 def _differences(problem: FitProblem, z: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
     """∂(residuals or loss)/∂z [S, R, P] by central differences, extrapolated; and whether modes switched, [S, P].
 
-    A small step suffers from rounding (badly, where a derivative is small), a large one from curvature and from
-    contacts that change their modes. Of several steps the one counts whose differences over h and over 2 h are closest
-    to each other, among those without a change of mode, if there are any.
+    A small step suffers from rounding, a large one from curvature and from contacts that change their modes. Of several
+    steps, the one is used whose differences over h and 2 h agree best, preferring steps without a change of mode.
     """
     starts, size = z.shape
     direction = torch.eye(size, dtype=torch.float64)
@@ -122,7 +121,7 @@ def _differences(problem: FitProblem, z: Tensor, gradient: bool) -> tuple[Tensor
 
 
 def _values(problem: FitProblem, z: Tensor, gradient: bool) -> tuple[Tensor, Tensor]:
-    """Residuals [S, R], or the loss [S, 1]; and the modes of all steps [S, T B]."""
+    """Residuals [S, R], or the loss [S, 1]; and the modes (active sets) of all steps [S, T B]."""
     with torch.no_grad():
         path = problem.simulate(z)
         r = problem.residuals(path)

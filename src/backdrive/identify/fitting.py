@@ -1,4 +1,4 @@
-"""Fit the parameters of a world to its observed motion."""
+"""`fit`: estimate the parameters of a world from its observed motion."""
 
 from __future__ import annotations
 
@@ -39,30 +39,31 @@ def fit(
     check: bool = False,
     progress: bool = False,
 ) -> Fit:
-    """Find the parameters with which the simulated motion is closest to the observed one.
+    """Find the parameters for which the simulated motion is closest to the observed one.
 
-    observed: `Observations`, or a `Trajectory`: the positions of all its bodies.
+    observed: `Observations`, or a `Trajectory`, of which the positions of all bodies count as observed.
     learn: names of parameters ("mass", ["mass", "damping"]), with rows ({"mass": ["link1", "link2"]}), or `Learn` with
         bounds, start values and shared values.
-    state: where the motion starts, q [nq], v [nv]; [B, n] for B environments that are observed and have the same
-        parameters; by default the model's. controls [T, (B,) nu], wrenches [T, (B,) nbody, k], parameters [*shape]:
-        what is known, as `Simulator.rollout` takes it.
-    derive: a torch function of the parameters that are learned or given, {name: [S, *shape]}, that returns others which
-        follow from them: of a solid body whose size is learned, the inertia.
-    optimizer: `LevenbergMarquardt()` (default), `GaussNewton()`, `GradientDescent(rate)`, `TorchOptimizer(...)`, or for
-        the last only its function, such as ``lambda z: torch.optim.Adam(z, lr=0.05)``.
-    windows: the loss over a long motion has many minima: later events depend on earlier ones. With windows=5 the first
-        fifth of the time is fitted first, then from there the first two fifths, and so on; or times in s.
-    starts: so many at random between the bounds (numbers from `generator`), all in one batch; the best one counts.
-        `Learn(start=[S, n])` gives them by hand.
-    check: compare every derivative that is used with central differences; the result says where they disagree.
-    progress: show a bar (needs rich).
+    state: the initial state, q [nq], v [nv]; [B, n] for B observed environments with the same parameters; by default
+        the model's. controls [T, (B,) nu], wrenches [T, (B,) nbody, k], parameters [*shape]: known inputs, as in
+        `Simulator.rollout`.
+    derive: a torch function of the learned and given parameters, {name: [S, *shape]}, that returns other parameters
+        which follow from them, for example the inertia of a solid body whose size is learned.
+    optimizer: `LevenbergMarquardt()` (default), `GaussNewton()`, `GradientDescent(rate)`, `TorchOptimizer(...)`, or
+        just a function that makes a torch optimiser, such as ``lambda z: torch.optim.Adam(z, lr=0.05)``.
+    windows: fit growing parts of the observations one after the other, each from the previous result: windows=5 fits
+        the first fifth of the time, then the first two fifths, and so on; or a list of times in s. The loss over a long
+        motion has many local minima, because later events depend on earlier ones.
+    starts: number of random starts between the bounds (drawn from `generator`), run in one batch; the best result is
+        returned. `Learn(start=[S, n])` specifies the starts instead.
+    check: compare every derivative that is used with central differences; the result reports disagreements.
+    progress: show a progress bar (needs rich).
     """
     began = time.perf_counter()
     if not isinstance(simulator, Simulator):
         raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
     if simulator.dtype != torch.float64:
-        raise TypeError("fit needs a simulator of dtype torch.float64: in float32 small differences drown")
+        raise TypeError("fit needs a simulator of dtype torch.float64: float32 cannot resolve small differences")
     if isinstance(starts, bool) or not isinstance(starts, int) or starts < 1:
         raise ValueError(f"starts must be a whole number >= 1, got {starts!r}")
     method = _method(optimizer)

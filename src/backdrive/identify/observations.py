@@ -1,4 +1,4 @@
-"""What was seen of a motion: places of some bodies, their angles, q and v, at some times, with some noise."""
+"""Observations of a motion: positions and angles of bodies, q and v, at given times, with noise."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ QUANTITIES = ("position", "angle", "q", "v")
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Numbers that were measured; NaN where there is none.
+    """Measured values; NaN marks missing ones.
 
-    time: [N] s since the start, increasing; need not be multiples of dt (positions are interpolated linearly).
+    time: [N] s since the start, increasing; not necessarily multiples of dt (the simulation is interpolated linearly).
     position: {body: [N, dim]}, m, of the origin of the body's frame. angle: {body: [N]}, rad, not wrapped, 2D only.
-    q: [N, nq]. v: [N, nv], its rates. Each may have a batch, [N, B, ...], of as many environments as the motion has.
-    noise: the standard deviation of all numbers, or {"position": m, "angle": rad, "q": rad | m, "v": rad/s | m/s};
-        None: not known. It is then estimated from what the fit leaves over, and all numbers count alike.
+    q: [N, nq]. v: [N, nv]. Each may have a batch axis, [N, B, ...], for the B environments of the motion.
+    noise: the standard deviation of all values, or {"position": m, "angle": rad, "q": rad | m, "v": rad/s | m/s};
+        None if unknown: all values then have the same weight, and the noise is estimated from the residuals of the fit.
     """
 
     time: Tensor
@@ -38,9 +38,9 @@ class Observations:
         cls, path: Trajectory, bodies: Sequence[str] | None = None, *, every: int = 1,
         noise: float | Mapping[str, float] | None = None, generator: torch.Generator | None = None,
     ) -> Observations:  # fmt: skip
-        """The positions of `bodies` (all by default) along a simulated path, at every `every`-th of its states.
+        """The positions of `bodies` (default: all) along a simulated path, at every `every`-th state.
 
-        With a generator, normal random numbers of the standard deviation `noise` (m) are added.
+        With a generator, Gaussian noise with the standard deviation `noise` (m) is added.
         """
         if not isinstance(path, Trajectory):
             raise TypeError(f"path must be a Trajectory (of Simulator.rollout), got {type(path).__name__}")
@@ -65,8 +65,8 @@ class Observations:
 class Channels:
     """Observations, checked against a model and arranged as one table.
 
-    value: [N, B, D], with NaN where nothing was seen; deviation: [D]; seen: [N, B, D]. D runs over the coordinates of
-    the bodies' positions, then the angles, then q, then v. step [N], fraction [N]: time = (step + fraction) dt.
+    value: [N, B, D], NaN where nothing was observed; deviation: [D]; seen: bool [N, B, D]. The axis D holds the
+    coordinates of the bodies' positions, then the angles, q and v. step [N], fraction [N]: time = (step + fraction) dt.
     """
 
     def __init__(self, observations: Observations, model: Model, dt: float, batch: int | None) -> None:
@@ -124,7 +124,7 @@ class Channels:
             raise ValueError("nothing was observed: all numbers are NaN")
 
     def _table(self, value: Any, what: str, shape: tuple[int, ...]) -> Tensor:
-        """[N, B, size]; infinite numbers are refused, NaN means not seen."""
+        """A checked table [N, B, size]; NaN means not observed, infinite values raise."""
         table = _numbers(value, what)
         n, batch = len(self.time), self.batch
         if list(table.shape) == [n, *shape] and batch == 1:
@@ -141,7 +141,7 @@ class Channels:
         return max(1, int(self.step[-1]) + int(self.fraction[-1] > 0))
 
     def until(self, time: float) -> Channels:
-        """Those up to a time, s; at least the first."""
+        """The observations up to a time, s; at least the first one."""
         if time >= float(self.time[-1]):
             return self
         kept = max(1, int((self.time <= time * (1.0 + 1e-9)).sum()))
@@ -160,7 +160,7 @@ class Channels:
 
 
 def observations_of(observed: Observations | Trajectory) -> Observations:
-    """As `fit` takes them; of a path: the positions of all bodies."""
+    """The observations given to `fit`; for a trajectory, the positions of all its bodies."""
     if isinstance(observed, Trajectory):
         return Observations.of(observed)
     if not isinstance(observed, Observations):
@@ -189,7 +189,7 @@ def _bodies(given: Mapping[str, Tensor] | None, what: str, model: Model) -> list
 
 
 def _deviations(noise: float | Mapping[str, float] | None) -> dict[str, float]:
-    """Of each quantity; 1 if it is not known: what is left over says then how large it is."""
+    """The standard deviation of each quantity; 1 if unknown, so that the residuals are in the units of the values."""
     if noise is None:
         return dict.fromkeys(QUANTITIES, 1.0)
     if isinstance(noise, Mapping):

@@ -1,6 +1,6 @@
-"""How the free numbers are moved: Levenberg-Marquardt, Gauss-Newton, plain gradient descent, or any of torch's.
+"""Optimisers of the free numbers: Levenberg-Marquardt, Gauss-Newton, plain gradient descent, and those of torch.
 
-All of them move S starts at once, in one batch, and independently of each other.
+All of them move S starts in one batch, independently of each other.
 """
 
 from __future__ import annotations
@@ -17,35 +17,35 @@ from ..model import checks
 from .problem import FitProblem
 from .sensitivity import jacobian
 
-EXACT = 1e-24  # a mean square so small beside that of the observations is rounding
+EXACT = 1e-24  # A loss below this fraction of the observations' mean square is rounding error.
 
 
 class Outcome(enum.Enum):
-    """How a start ended."""
+    """How the optimisation of one start ended."""
 
     CONVERGED = "converged"
     MAX_ITERATIONS = "max_iterations"
     STALLED = "stalled"
-    """No step makes the loss smaller, though its gradient says so; or nothing that was learned has any influence."""
+    """No step lowers the loss although its gradient predicts it, or no unknown has any influence on the residuals."""
     DIVERGED = "diverged"
-    """The loss is not finite, or the values are impossible (a negative mass, without bounds)."""
+    """The loss is not finite, or the values are impossible (such as a negative mass, without bounds)."""
 
     def __str__(self) -> str:
         return self.value
 
 
 Derivative = tuple[Tensor, Tensor, Tensor]
-"""Of some starts: their numbers z [s, P], and either the residuals [s, R] and their Jacobian [s, R, P], or the losses
-[s] and their gradients [s, P]."""
+"""For s of the starts: the free numbers z [s, P], and either the residuals [s, R] and their Jacobian [s, R, P], or the
+losses [s] and their gradients [s, P]."""
 
 
 @dataclass
 class FitRecord:
-    """What happened, for all S starts: z [S, P] and loss [S] at the start of each window and after every update.
+    """The course of a fit, for all S starts: z [S, P] and loss [S] at the start of each window and after every update.
 
-    window: its end, s. updates: how many there had been.
-    watch: called with the number of the update, the window's problem, and every derivative that is used.
-    tick: called after every update with the best loss.
+    window: end of the window, s. updates: number of updates so far.
+    watch: called for every derivative that is used, with the number of the update, the window's problem, the numbers of
+        the starts, and the derivative. tick: called after every update with the best loss.
     """
 
     z: list[Tensor] = field(default_factory=list)
@@ -57,7 +57,7 @@ class FitRecord:
     tick: Callable[[float], None] | None = None
 
     def add(self, problem: FitProblem, z: Tensor, loss: Tensor, updates: int) -> None:
-        """The state of things after `updates` more updates."""
+        """Record z and the losses after `updates` more updates."""
         self.updates.append(updates + (self.updates[-1] if self.updates else 0))
         self.z.append(z.detach().clone())
         self.loss.append(loss.detach().clone())
@@ -66,7 +66,7 @@ class FitRecord:
             self.tick(float(loss.min()))
 
     def used(self, problem: FitProblem, starts: Tensor, derivative: Derivative) -> None:
-        """A derivative serves the next update."""
+        """Report a derivative that serves the next update."""
         if self.watch is not None:
             self.watch(self.next_update, problem, starts, derivative)
 
@@ -75,16 +75,16 @@ class Optimizer(Protocol):
     def minimize(
         self, problem: FitProblem, z: Tensor, record: FitRecord, thorough: bool
     ) -> tuple[Tensor, list[Outcome]]:
-        """From z [S, P] to better ones, and how each ended. Not `thorough`: more observations follow."""
+        """Improved z [S, P], and the outcome of each start. thorough: False if a larger window follows."""
 
 
 @dataclass(frozen=True)
 class _LeastSquares:
-    """Steps from the residuals r and their exact Jacobian J: models of the loss that are right to second order in r.
+    """Steps from the residuals r and their exact Jacobian J, with the Gauss-Newton model of the loss.
 
-    max_iterations: updates at most (also those that are taken back), in the last window; in others a fourth of them.
-    max_step: no free number of an unknown with bounds moves farther in one update; 1 is a factor of 2.7.
-    tolerance: converged when the next step would move the estimate by less than so many of its standard deviations.
+    max_iterations: updates at most, including rejected ones, in the last window; a quarter of that in earlier windows.
+    max_step: the farthest that the free number of a bounded unknown moves in one update; 1 is a factor of e.
+    tolerance: converged when the next step would move the estimate by less than this many standard deviations.
     """
 
     max_iterations: int = 60
@@ -105,7 +105,7 @@ class _LeastSquares:
         record.add(problem, model.z, model.loss, 0)
         level = torch.full((len(z),), self._first(), dtype=torch.float64)
         for _ in range(self.max_iterations if thorough else max(3, self.max_iterations // 4)):
-            record.next_update = record.updates[-1] + 2  # what is differentiated after a step serves the one after it
+            record.next_update = record.updates[-1] + 2  # A derivative taken after a step serves the next one.
             at = model.unfinished()
             if len(at) == 0:
                 break
@@ -122,26 +122,26 @@ class _LeastSquares:
         raise NotImplementedError
 
     def _last(self) -> float:
-        """Beyond this level a start is given up."""
+        """The level beyond which a start is given up."""
         raise NotImplementedError
 
     def _step(self, H: Tensor, g: Tensor, level: Tensor, relative: Tensor) -> Tensor:
         raise NotImplementedError
 
     def _adapted(self, level: Tensor, gain: Tensor) -> Tensor:
-        """gain: how much smaller the loss became, relative to what was predicted."""
+        """The next level; gain: actual over predicted decrease of the loss."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class LevenbergMarquardt(_LeastSquares):
-    """(JᵀJ + λ D) δz = -Jᵀr, where λ falls after a step that does what it promised, and grows after others.
+    """(JᵀJ + λ D) δz = -Jᵀr; λ falls after a step that achieves its predicted decrease, and grows after others.
 
-    D is the largest element of diag JᵀJ for all free numbers that are exponents: what the observations hardly feel
-    stays where it is until the others are found, where D = diag JᵀJ would send it off to its bounds. Unknowns without
-    bounds have units, which only their own element of diag JᵀJ can tell.
+    For free numbers that are exponents (bounded unknowns), D is the largest element of diag JᵀJ: an unknown with little
+    influence on the observations stays where it is until the others are found, where D = diag JᵀJ would send it to its
+    bounds. An unknown without bounds has units, so its D is its own element of diag JᵀJ.
 
-    damping: the first λ.
+    damping: the initial λ.
     """
 
     damping: float = 1e-3
@@ -171,13 +171,13 @@ class LevenbergMarquardt(_LeastSquares):
 
 @dataclass(frozen=True)
 class GaussNewton(_LeastSquares):
-    """JᵀJ δz = -Jᵀr, halved until the loss becomes smaller; what the residuals do not feel is left alone."""
+    """JᵀJ δz = -Jᵀr, halved until the loss decreases; directions without influence on the residuals are left out."""
 
     def _first(self) -> float:
         return 0.0
 
     def _last(self) -> float:
-        return 30.0  # halvings
+        return 30.0  # Halvings of the step.
 
     def _step(self, H: Tensor, g: Tensor, level: Tensor, relative: Tensor) -> Tensor:
         return -_solve(H, g) * 0.5 ** level.unsqueeze(-1)
@@ -187,7 +187,7 @@ class GaussNewton(_LeastSquares):
 
 
 class _Quadratic:
-    """The model ½ loss(z + δ) ≈ ½ loss + gᵀδ + ½ δᵀHδ of every start, and which are finished."""
+    """The model ½ loss(z + δ) ≈ ½ loss + gᵀδ + ½ δᵀHδ of every start, and the outcomes of finished starts."""
 
     def __init__(self, problem: FitProblem, z: Tensor, record: FitRecord, tolerance: float) -> None:
         self.problem, self.record, self.tolerance = problem, record, tolerance
@@ -213,7 +213,7 @@ class _Quadratic:
             self.codes[k] = self.codes[k] or Outcome.STALLED
 
     def try_step(self, at: Tensor, step: Tensor) -> Tensor:
-        """Go where the loss is smaller; by how much it is, relative to what the model says, for each start of `at`."""
+        """Accept the steps that lower the loss; returns actual over predicted decrease, for each start of `at`."""
         trial = self.z[at] + step
         loss = self.problem.losses(trial)
         curved = (step.unsqueeze(-2) @ self.H[at] @ step.unsqueeze(-1)).flatten()
@@ -239,7 +239,7 @@ class _Quadratic:
         count = r.shape[1]
         self.H[at] = J.mT @ J / count
         self.g[at] = (J.mT @ r.unsqueeze(-1)).squeeze(-1) / count
-        reduction = (self.g[at] * _solve(self.H[at], self.g[at])).sum(-1)  # of the loss, by a full step
+        reduction = (self.g[at] * _solve(self.H[at], self.g[at])).sum(-1)  # The decrease of the loss by a full step.
         deviations = (count * reduction / self.loss[at]).sqrt()
         for k, moves, felt in zip(at.tolist(), deviations.tolist(), J.flatten(1).any(-1).tolist(), strict=True):
             if not felt:
@@ -249,7 +249,7 @@ class _Quadratic:
 
 
 def _solve(H: Tensor, g: Tensor) -> Tensor:
-    """H⁺ g of symmetric matrices [S, P, P], scaled to a unit diagonal; directions of no influence are left out."""
+    """H⁺ g with symmetric H [S, P, P] and g [S, P]; H is scaled to a unit diagonal, and its null space is left out."""
     scale = H.diagonal(dim1=-2, dim2=-1).clamp_min(0.0).sqrt()
     scale = torch.where(scale > 0, scale, torch.ones_like(scale))
     values, vectors = torch.linalg.eigh(H / (scale.unsqueeze(-1) * scale.unsqueeze(-2)))
@@ -261,9 +261,9 @@ def _solve(H: Tensor, g: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class GradientDescent:
-    """z ← z - rate clip(∂loss/∂z): the loss is the mean square of the residuals, clip limits each gradient to ±clip.
+    """z ← z - rate clip(∂loss/∂z): clip limits each element of the gradient to ±clip.
 
-    With ``Learn(..., bounds=None)`` z is the parameter itself.
+    The loss is the mean square of the residuals. With ``Learn(..., bounds=None)``, z is the parameter itself.
     """
 
     rate: float
@@ -286,7 +286,7 @@ class GradientDescent:
 
 @dataclass(frozen=True)
 class TorchOptimizer:
-    """One of torch.optim: ``TorchOptimizer(lambda z: torch.optim.Adam(z, lr=0.05), max_iterations=300)``."""
+    """An optimiser of torch.optim: ``TorchOptimizer(lambda z: torch.optim.Adam(z, lr=0.05), max_iterations=300)``."""
 
     make: Callable[[list[Tensor]], torch.optim.Optimizer]
     max_iterations: int = 200
@@ -301,7 +301,7 @@ def _descend(
     problem: FitProblem, z: Tensor, record: FitRecord, make: Callable[[Any], torch.optim.Optimizer], iterations: int,
     clip: float | None,
 ) -> tuple[Tensor, list[Outcome]]:  # fmt: skip
-    """Updates by an optimiser of torch, of a leaf [P] for each start."""
+    """Minimise with an optimiser of torch; each start is a leaf tensor [P]."""
     leaves = [row.detach().clone().requires_grad_() for row in z]
     optimizer = make(leaves)
     if not isinstance(optimizer, torch.optim.Optimizer):
@@ -310,10 +310,10 @@ def _descend(
         raise ValueError("torch.optim.LBFGS mixes several starts: give it one at a time")
     codes: list[Outcome | None] = [None] * len(z)
     final = z.detach().clone()
-    losses: list[Tensor] = []  # since the last update
+    losses: list[Tensor] = []  # Losses [S] of the evaluations since the last update.
 
     def closure() -> float:
-        """The gradient of every start that still moves."""
+        """Set the gradients of all unfinished starts; returns the sum of the losses."""
         now = torch.stack([leaf.detach() for leaf in leaves])
         fine = problem.unknowns.possible(now)
         for k in range(len(codes)):

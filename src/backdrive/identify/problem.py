@@ -1,4 +1,4 @@
-"""From free numbers to what they leave unexplained: simulate, compare with the observations, divide by their noise."""
+"""From free numbers to residuals: simulate, subtract the observations, divide by their standard deviations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .unknowns import Unknowns
 
 
 class FitProblem:
-    """The residuals of S starts at once, each of which simulates all B environments: S B rows in one batch."""
+    """The residuals of S starts, each of which simulates all B environments: one batch of S B rows."""
 
     def __init__(
         self, simulator: Simulator, channels: Channels, unknowns: Unknowns, controls: Tensor | None,
@@ -28,20 +28,20 @@ class FitProblem:
         self.batch = channels.batch
 
     def until(self, time: float) -> FitProblem:
-        """The same with the observations up to a time, s, only."""
+        """The same problem, restricted to the observations up to a time, s."""
         return FitProblem(self.simulator, self.channels.until(time), self.unknowns, self.controls, self.wrenches)
 
     @property
     def count(self) -> int:
-        """Of the numbers that were observed, for one start."""
+        """Number R of observed values."""
         return int(self.channels.seen.sum())
 
     def rows(self, z: Tensor) -> Tensor:
-        """z [S, P], one row for every environment: [S B, P]."""
+        """z [S, P], repeated for every environment: [S B, P]."""
         return z.repeat_interleave(self.batch, 0)
 
     def start(self, z: Tensor) -> State:
-        """Where each of the S B rows starts."""
+        """The initial states of the S B rows."""
         q, v = (x.reshape(-1, x.shape[-1]) for x in self.unknowns.start_state(z))
         return State(q, v)
 
@@ -65,7 +65,7 @@ class FitProblem:
         )
 
     def predicted(self, path: Trajectory) -> Tensor:
-        """What would be observed at each step, [T + 1, S B, D]."""
+        """The simulated counterparts of the observations, at every step: [T + 1, S B, D]."""
         pieces = [path.position(body) for body in self.channels.bodies]
         pieces += [path.orientation(body).unsqueeze(-1) for body in self.channels.turning]
         if self.channels.has_q:
@@ -75,12 +75,12 @@ class FitProblem:
         return torch.cat(pieces, -1)
 
     def residuals(self, path: Trajectory) -> Tensor:
-        """(simulated - observed) / deviation, [S, R]: R numbers were observed."""
+        """(simulated - observed) / deviation, [S, R], for the R observed values."""
         at_times = self.channels.interpolate(self.predicted(path))  # [N, S B, D]
         return self.select(at_times - self._observed(at_times.shape[1]))
 
     def select(self, x: Tensor) -> Tensor:
-        """Of numbers [N, S B, D, ...], those that were observed, in units of their deviation: [S, R, ...]."""
+        """The entries of x [N, S B, D, ...] that were observed, divided by their deviation: [S, R, ...]."""
         extra = x.ndim - 3
         x = x / self.channels.deviation.reshape(-1, *[1] * extra)
         by_start = x.unflatten(1, (-1, self.batch)).movedim(1, 0)  # [S, N, B, D, ...]
@@ -90,17 +90,17 @@ class FitProblem:
         return torch.nan_to_num(self.channels.value).repeat(1, rows // self.batch, 1)
 
     def loss(self, z: Tensor) -> tuple[Tensor, Trajectory]:
-        """The mean square of the residuals, [S], differentiable with respect to z [S, P]; and the motion."""
+        """The mean square of the residuals [S], differentiable with respect to z [S, P]; and the motion."""
         path = self.simulate(z)
         return self.residuals(path).square().mean(-1), path
 
     def losses(self, z: Tensor) -> Tensor:
-        """The same as numbers, infinite where a world cannot be so or its motion ends in NaN: [S]."""
+        """The losses [S], without graph; infinite where z is physically impossible or the motion is not finite."""
         result = torch.full((len(z),), torch.inf, dtype=torch.float64)
         fine = torch.nonzero(self.unknowns.possible(z)).flatten()
         if len(fine):
             with torch.no_grad(), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", "the motion of environment")  # it was only a trial
+                warnings.filterwarnings("ignore", "the motion of environment")  # Trial values may diverge.
                 loss, path = self.loss(z[fine])
             finite = path.status.finite.all(0).unflatten(0, (-1, self.batch)).all(-1) & torch.isfinite(loss)
             result[fine] = torch.where(finite, loss, torch.full_like(loss, torch.inf))
@@ -108,7 +108,7 @@ class FitProblem:
 
 
 def windows_of(problem: FitProblem, windows: object) -> Iterator[FitProblem]:
-    """Problems with ever more of the observations, the last with all of them. See `fit`."""
+    """Problems with growing parts of the observations, the last one with all of them; see `fit`."""
     end = float(problem.channels.time[-1])
     if isinstance(windows, int) and not isinstance(windows, bool):
         if windows < 1:

@@ -1,4 +1,4 @@
-"""What a fit found: values with their uncertainty, how it got there, as a table and as a picture."""
+"""The result of a fit: values with their uncertainty, and the course of the fit, as a table and as a figure."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class History:
-    """Along the way, of all S starts; K entries: the start of each window, and after each update.
+    """The course of a fit, for all S starts; K entries: at the start of each window, and after each update.
 
-    update: [K], how many updates there had been. window: [K] s, the end of the observations that counted.
-    values: [K, S, P]. loss: [K, S], the mean square of the residuals in units of the noise.
+    update: [K], number of updates so far. window: [K] s, end of the window of observations.
+    values: [K, S, P]. loss: [K, S], the mean square of the residuals, in units of the noise.
     """
 
     update: Tensor
@@ -35,14 +35,14 @@ class History:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The outcome of `fit`: the best of all starts, and all of them.
+    """The result of `fit`: the best start, and all of them.
 
-    labels, units: of the P unknowns. value [P], std [P] (infinite where the observations say nothing), covariance
-    [P, P], interval [P, 2] (of 95 %: it contains the truth in 19 of 20 cases, if the model is right and the noise is
-    normal). outcome: how the best start ended. loss: the mean square of its residuals, in units of the noise. noise:
-    the standard deviation that the fit leaves, in units of the one that was given, or in those of the observations if
-    none was. observed: how many numbers. start: which one is the best. values [S, P], losses [S], outcomes: of all
-    starts. check: of the derivatives along the way, if it was asked for.
+    labels, units: of the P unknowns. value [P], std [P] (infinite where the observations contain no information),
+    covariance [P, P], interval [P, 2] (95 % confidence: it contains the truth in 19 of 20 cases, if the model is right
+    and the noise is normal). outcome: how the best start ended. loss: the mean square of its residuals, in units of the
+    noise. noise: standard deviation of the residuals, in units of the given noise, or of the observations if no noise
+    was given. observed: number of observed values. start: number of the best start. values [S, P], losses [S],
+    outcomes: of all starts. check: the comparison of derivatives with differences, if requested.
     """
 
     labels: list[str]
@@ -72,7 +72,7 @@ class Fit:
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """What was learned, as `Simulator.rollout` takes it: {name: [*shape]}, other rows as the model has them."""
+        """The learned parameters for `Simulator.rollout`: {name: [*shape]}; other rows have the model's values."""
         return {name: x.squeeze(0) for name, x in self._unknowns.parameters(self._z.unsqueeze(0)).items()}
 
     def __getitem__(self, label: str) -> float:
@@ -97,7 +97,7 @@ class Fit:
             cells = [row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in (1, 2, 3)), row[4]]
             lines.append("  ".join(cells).rstrip())
         if not bool(torch.isfinite(self.std).all()):
-            lines.append("an infinite std: the observations do not tell these values (or not apart from each other)")
+            lines.append("infinite std: the observations do not tell these values, or not apart from each other")
         if self.check is not None:
             lines.append(str(self.check))
         return "\n".join(lines)
@@ -105,8 +105,8 @@ class Fit:
     __repr__ = __str__
 
     def plot(self, truth: Mapping[str, float] | None = None) -> Figure:
-        """The loss and the unknowns along the updates, of all starts; `truth`: {label: value} to compare with."""
-        import matplotlib.pyplot as plt  # an extra
+        """Plot the loss and the unknowns by update, for all starts. truth: {label: value}, for comparison."""
+        import matplotlib.pyplot as plt  # An optional dependency.
 
         for label in truth or {}:
             self[label]
@@ -134,7 +134,7 @@ class Fit:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """Of an estimate: from the Jacobian J of its residuals, cov z = s² (JᵀJ)⁻¹, and through x(z) to the values."""
+    """The uncertainty of an estimate: cov z = s² (JᵀJ)⁻¹ with the Jacobian J of its residuals, mapped through x(z)."""
 
     std: Tensor
     covariance: Tensor
@@ -151,9 +151,9 @@ class Uncertainty:
             variance, width = float(residuals.square().sum()) / freedom, student_width(freedom)
         else:
             variance, width = math.inf, math.inf
-        covariance_z, told = _inverse(J.mT @ J)
+        covariance_z, identifiable = _inverse(J.mT @ J)
         std_z = (variance * covariance_z.diagonal()).sqrt()
-        std_z = torch.where(told, std_z, torch.full_like(std_z, torch.inf))
+        std_z = torch.where(identifiable, std_z, torch.full_like(std_z, torch.inf))
         slope = unknowns.slopes(z)
         covariance = variance * covariance_z * slope.unsqueeze(0) * slope.unsqueeze(1)
         ends = torch.stack([z - width * std_z, z + width * std_z])
@@ -163,12 +163,12 @@ class Uncertainty:
 
 
 def _open_ends(unknowns: Unknowns, ends: Tensor) -> Tensor:
-    """What remains possible if nothing is known: everything between the bounds."""
+    """The bounds, for ends of intervals that are infinite in z."""
     return torch.where(ends < 0, unknowns.low, unknowns.high)
 
 
 def _inverse(H: Tensor) -> tuple[Tensor, Tensor]:
-    """H⁺ [P, P], and which unknowns it tells [P]: those without a part in a direction of no influence."""
+    """H⁺ [P, P], and which unknowns are identifiable, bool [P]: those without a component in the null space of H."""
     scale = H.diagonal().clamp_min(0.0).sqrt()
     felt = scale > 0
     scale = torch.where(felt, scale, torch.ones_like(scale))
@@ -180,9 +180,9 @@ def _inverse(H: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def student_width(freedom: int) -> float:
-    """Half the width, in standard deviations, of the 95 % interval of Student's distribution, to 1 % from 2 on.
+    """Half the width of the 95 % interval of Student's t distribution, in standard deviations, accurate to 1 %.
 
-    An expansion about the normal distribution in 1 / freedom; for one degree of freedom the closed form.
+    The closed forms for one and two degrees of freedom; else an expansion about the normal distribution in 1 / freedom.
     """
     if freedom == 1:
         return math.tan(0.475 * math.pi)

@@ -1,12 +1,12 @@
-"""The exact Jacobian of the residuals: sensitivities of the state, carried from step to step.
+"""The exact Jacobian of the residuals, by forward propagation of the state's sensitivities.
 
 With x = (q, v) after step t and free numbers z, the sensitivity X_t = ∂x_t/∂z obeys
 
     X_{t+1} = A_t X_t + B_t,        A_t = ∂x_{t+1}/∂x_t,   B_t = ∂x_{t+1}/∂z,        ∂y_t/∂z = C_t X_t + D_t
 
-for what is observed, y. The engine differentiates backwards: a row of (A_t, B_t) is the gradient of one number of
-x_{t+1}. The rows of all steps and starts do not depend on each other, so they are one batch: a Jacobian costs as much
-as nq + nv gradients, however many numbers are observed and however many are learned.
+for the observed quantities y. The engine differentiates in reverse mode: a row of (A_t, B_t) is the gradient of one
+element of x_{t+1}. The rows of all steps and starts are independent, so they are one batch: a Jacobian costs as much as
+nq + nv gradients, whatever the numbers of observations and of unknowns.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..model import State
 from ..trajectory import PathStates, Trajectory, link_poses
 from .problem import FitProblem
 
-ROWS = 2048  # of a batch of gradients: more do not fit into the cache
+ROWS = 2048  # Size of a batch of gradients; a larger one would not fit into the processor's cache.
 
 
 def jacobian(problem: FitProblem, z: Tensor, path: Trajectory) -> Tensor:
@@ -47,7 +47,7 @@ def _state_sensitivities(problem: FitProblem, z: Tensor, path: Trajectory) -> Te
 
 
 def _start_sensitivities(problem: FitProblem, z: Tensor) -> Tensor:
-    """[S B, n, P]"""
+    """X_0, [S B, n, P]."""
     if not problem.unknowns.learns_start:
         return torch.zeros((), dtype=torch.float64)
 
@@ -58,10 +58,10 @@ def _start_sensitivities(problem: FitProblem, z: Tensor) -> Tensor:
 
 
 def _step_jacobians(problem: FitProblem, z: Tensor, q: Tensor, v: Tensor, begin: int) -> tuple[Tensor, Tensor]:
-    """A [T, rows, n, n] and B [T, rows, n, P] of steps from q, v [T, rows, ...], the first of which is step `begin`."""
+    """A [T, rows, n, n] and B [T, rows, n, P] of the steps from q, v [T, rows, ...]; begin: the first step."""
     times, starts = len(q), len(z)
     controls, wrenches = (
-        None if x is None else x.flatten(0, 1).unsqueeze(0)  # all steps are one step of a larger batch
+        None if x is None else x.flatten(0, 1).unsqueeze(0)  # All steps become one step of a larger batch.
         for x in (problem.inputs(x, starts, begin, begin + times) for x in (problem.controls, problem.wrenches))
     )
 
@@ -77,7 +77,7 @@ def _step_jacobians(problem: FitProblem, z: Tensor, q: Tensor, v: Tensor, begin:
 
 
 def _observation_jacobians(problem: FitProblem, z: Tensor, path: Trajectory) -> tuple[Tensor, Tensor | None]:
-    """C [T + 1, rows, D, n] and D [T + 1, rows, D, P]; None if the parameters do not move what is observed."""
+    """C [T + 1, rows, D, n] and D [T + 1, rows, D, P]; D is None if y does not depend on the parameters."""
     channels, simulator = problem.channels, problem.simulator
     q, v = path.q.detach(), path.v.detach()
     names = ",".join(sorted(problem.unknowns.parameters(z[:1])))
@@ -98,7 +98,7 @@ def _observation_jacobians(problem: FitProblem, z: Tensor, path: Trajectory) -> 
 
     def constants_of(z: Tensor) -> Tensor:
         constants = simulator.model.assemble(problem.unknowns.parameters(z), check=False)
-        return constants.expand(len(z), -1)  # shared if only the start is learned
+        return constants.expand(len(z), -1)  # The constants have no batch if only the initial state is learned.
 
     rows = problem.rows(z)
     moves = not torch.equal(*(observed(q[-1], v[-1], constants_of(x)) for x in (rows, rows + 0.01)))  # as anchors do
@@ -132,7 +132,7 @@ def _batched_jacobians(
 
 
 def _seeds(outputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """A unit vector for each of the numbers of the outputs [rows, n_i]: [Σ n_i, rows, n_i]."""
+    """A unit vector for each element of the outputs [rows, n_i]: [Σ n_i, rows, n_i]."""
     sizes = [x.shape[-1] for x in outputs]
     unit = torch.eye(sum(sizes), dtype=torch.float64)
     return tuple(

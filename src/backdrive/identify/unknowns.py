@@ -1,11 +1,11 @@
-"""Which parameters are to be learned, and free numbers in their place that any optimiser may move anywhere.
+"""The unknowns: parameters to be learned, as functions of free numbers that an optimiser may move anywhere.
 
-An unknown x between bounds is a function of a free number z:
+An unknown x with bounds is a function of a free number z:
 
     no bounds  x = z        above a      x = a + exp z
     below b    x = b - exp z        between    x = a + (b - a) / (1 + exp -z)
 
-so that no optimiser can make a mass negative, and masses are compared by their ratios.
+so no optimiser can make a mass negative, and a step in z changes a mass by a ratio.
 """
 
 from __future__ import annotations
@@ -25,23 +25,23 @@ POSITIVE = (
     "mass", "stiffness", "damping", "armature", "friction", "joint_friction", "softness", "size",
 )  # fmt: skip
 SHARED = ("equal", "total")
-START = ("q0", "v0")  # the state that the motion starts from
+START = ("q0", "v0")  # Names of the initial state.
 
 
 @dataclass(frozen=True, eq=False)
 class Learn:
     """A parameter to be learned, or some of its rows.
 
-    name: of `Model.parameters`, or "q0" and "v0" for the state that the motion starts from.
-    of: a row (a body's name, a joint's...), or several; None: all of them.
-    start: where to start, a number for all, [n] one for each, or [S] and [S, n] for several starts (with `shared`, n is
-        1); None: the model's value.
-    bounds: (low, high), None for an end that is open; "physical": what the parameter can be (a mass is positive, a
-        restitution between 0 and 1); None: nothing keeps it from what is impossible.
-    shared: None: a number for each row. "equal": one, the same for all rows. "total": one, their sum, of which each has
-        the share that it has in the model.
-    scale_inertia: of a mass: the inertia of the body grows with it (the shape is known, the material is not). False:
-        it stays. It always stays where the inertia is learned, too.
+    name: a name of `Model.parameters`, or "q0" and "v0" for the initial state.
+    of: a row (the name of a body, a joint, ...) or several rows; None: all of them.
+    start: initial value: a number for all rows, [n] one per row, or [S] and [S, n] for several starts (with `shared`, n
+        is 1); None: the model's value.
+    bounds: (low, high), None for an open end; "physical": the values that are possible (positive mass, restitution
+        between 0 and 1); None: no bounds, also for impossible values.
+    shared: None: one unknown per row. "equal": one unknown, the value of all rows. "total": one unknown, the sum of the
+        rows, whose proportions are those of the model.
+    scale_inertia: for a mass: scale the body's inertia with it (known shape, unknown density). Ignored if the inertia
+        is learned, too.
     """
 
     name: str
@@ -53,12 +53,12 @@ class Learn:
 
 
 Derive = Callable[[dict[str, Tensor]], Mapping[str, Tensor]]
-"""What follows from parameters that are learned or given, {name: [S, *shape]}: others, in torch, in the same form."""
+"""A torch function of the learned and given parameters, {name: [S, *shape]}; returns others in the same form."""
 Wanted = Sequence[str | Learn] | Mapping[str, str | Sequence[str] | None] | str | Learn
 
 
 class Unknowns:
-    """All that is learned: P numbers x, of free numbers z [S, P]; S starts are independent of each other."""
+    """All P unknowns x as functions of free numbers z [S, P]; the S starts are independent."""
 
     def __init__(
         self, model: Model, learn: Wanted, base: Mapping[str, Tensor], state: State, derive: Derive | None = None
@@ -83,14 +83,14 @@ class Unknowns:
         self.possible_low = torch.cat([g.possible[0] for g in self.groups])
         self.possible_high = torch.cat([g.possible[1] for g in self.groups])
         self.relative = torch.isfinite(self.low) | torch.isfinite(self.high)
-        """Which free numbers are exponents, and compare with each other."""
+        """Which free numbers are exponents (of bounded unknowns), and thus comparable with each other; bool [P]."""
         self.learns_start = any(group.name in START for group in self.groups)
 
     def __len__(self) -> int:
         return len(self.labels)
 
     def starts(self, count: int, generator: torch.Generator | None) -> Tensor:
-        """x [S, P] to start from; `count` > 1 of them at random, between the bounds (by ratio where these are > 0)."""
+        """Initial x [S, P]; for `count` > 1 random, between the bounds (log-uniform where the bounds are positive)."""
         given = [group.starts for group in self.groups]
         sizes = {len(x) for x in given if len(x) > 1}
         if len(sizes) > 1:
@@ -115,7 +115,7 @@ class Unknowns:
             )
         low, high = self.low, self.high
         share = torch.rand(count, len(self), generator=generator, dtype=torch.float64)
-        share = 0.01 + 0.98 * share  # not at the very ends, where nothing moves
+        share = 0.01 + 0.98 * share  # Not at the bounds, where dx/dz is zero.
         even = low + share * (high - low)
         by_ratio = low.clamp_min(1e-300) * (high / low.clamp_min(1e-300)) ** share
         return torch.where(low > 0, by_ratio, even)
@@ -129,7 +129,7 @@ class Unknowns:
                     raise ValueError(f"{label} must start {inside}, not at {value:g}")
 
     def values(self, z: Tensor) -> Tensor:
-        """x [..., P] of free numbers z [..., P]."""
+        """The unknowns x [..., P] for free numbers z [..., P]."""
         low, high = self.low, self.high
         from_low, from_high = torch.isfinite(low), torch.isfinite(high)
         finite_low = torch.where(from_low, low, torch.zeros_like(low))
@@ -141,7 +141,7 @@ class Unknowns:
         return torch.where(both, inside, torch.where(either, one_end, z))
 
     def free(self, x: Tensor) -> Tensor:
-        """z [..., P] of values x [..., P] between the bounds."""
+        """The free numbers z [..., P] for unknowns x [..., P] between the bounds."""
         low, high = self.low, self.high
         from_low, from_high = torch.isfinite(low), torch.isfinite(high)
         one = torch.ones_like(x)
@@ -151,25 +151,25 @@ class Unknowns:
         return torch.where(from_low | from_high, ends, x)
 
     def slopes(self, z: Tensor) -> Tensor:
-        """dx/dz [..., P]"""
+        """dx/dz, [..., P]."""
         z = z.detach().requires_grad_()
         with torch.enable_grad():
             return torch.autograd.grad(self.values(z).sum(), z)[0]
 
     def possible(self, z: Tensor) -> Tensor:
-        """Whether a world can be so: [S] of z [S, P]."""
+        """Whether z [S, P] is physically possible: bool [S]."""
         x = self.values(z)
         return (torch.isfinite(x) & (x > self.possible_low) & (x <= self.possible_high)).all(-1)
 
     def parameters(self, z: Tensor) -> dict[str, Tensor]:
-        """What `Simulator.rollout` takes, [S, *shape] each, of z [S, P]; with those that are given and not learned."""
+        """Parameters for `Simulator.rollout`, [S, *shape] each, for z [S, P]: learned, given, and derived ones."""
         x = self.values(z)
         out: dict[str, Tensor] = dict(self.base)
         for group in self.groups:
             if group.name in START:
                 continue
             out[group.name] = group.write(x, out.get(group.name, group.current))
-            if group.bodies is not None:  # the inertia grows with the mass
+            if group.bodies is not None:  # The inertia scales with the mass.
                 inertia = out.get("inertia", self._current("inertia"))
                 ratio = group.ratios(x)  # [S, nbody]
                 shape = ratio.shape + (1,) * (self.model.parameter("inertia").ndim - 1)
@@ -196,7 +196,7 @@ class Unknowns:
         return dict(derived)
 
     def start_state(self, z: Tensor) -> tuple[Tensor, Tensor]:
-        """q and v that the motion starts from: [S, nq], [S, nv], or [S, B, n] with the batch of the given state."""
+        """The initial q and v: [S, nq], [S, nv], or [S, B, n] with the batch of the given state."""
         x = self.values(z)
         start = {name: value.expand(len(z), *value.shape) for name, value in zip(START, self.state, strict=True)}
         for group in self.groups:
@@ -217,7 +217,7 @@ class Unknowns:
 
 
 class _Group:
-    """One `Learn`, resolved: which elements of the parameter follow from which of the unknowns, linearly."""
+    """One `Learn`, resolved: which elements of the parameter depend (linearly) on which unknowns."""
 
     def __init__(self, model: Model, item: Learn, current: Tensor, at: int, follows: bool) -> None:
         self.name, self.current = item.name, current
@@ -247,14 +247,14 @@ class _Group:
         return self.weights.shape[1]
 
     def write(self, x: Tensor, into: Tensor) -> Tensor:
-        """The whole parameter [S, *shape], with the learned elements of the unknowns x [S, all P]."""
+        """The whole parameter [S, *shape], with its learned elements computed from the unknowns x [S, P]."""
         values = x[:, self.columns] @ self.weights.T
         shape = self.current.shape
         flat = into.to(torch.float64).reshape(-1, shape.numel()).expand(len(x), -1)
         return flat.index_copy(-1, self.elements, values).reshape(len(x), *shape)
 
     def ratios(self, x: Tensor) -> Tensor:
-        """New to old mass of every body, [S, nbody]."""
+        """The ratio of new to old mass of every body, [S, nbody]."""
         old = self.current.to(torch.float64)
         return self.write(x, old) / old
 
@@ -272,7 +272,7 @@ class _Group:
         return torch.full((self.size,), low, dtype=torch.float64), torch.full((self.size,), high, dtype=torch.float64)
 
     def _starts(self, item: Learn, current: Tensor) -> Tensor:
-        """[S, n], S = 1 unless several are given."""
+        """Initial values [S, n]; S = 1 unless several are given."""
         if item.start is None:
             return current.reshape(1, -1)
         try:
@@ -331,7 +331,7 @@ def _rows(info: ParameterInfo, item: Learn) -> list[int]:
 def _share(
     item: Learn, info: ParameterInfo, rows: list[int], width: int, values: Tensor
 ) -> tuple[Tensor, list[str], Tensor]:
-    """Weights [n, 1], the label, and the model's value of an unknown that several rows share."""
+    """Weights [n, 1], label, and the model's value of an unknown that several rows share."""
     if width != 1:
         raise ValueError(f"{item.name!r} has {width} numbers per row: they cannot be shared")
     names = [info.rows[row] for row in rows]
@@ -348,7 +348,7 @@ def _share(
 def _physical(
     name: str, info: ParameterInfo, rows: list[int], width: int, dim: int, size: int
 ) -> tuple[Tensor, Tensor]:
-    """What a world can have: low and high [n]."""
+    """The physically possible range: low and high [n]."""
     low = torch.full((size,), -torch.inf, dtype=torch.float64)
     high = torch.full((size,), torch.inf, dtype=torch.float64)
     if name in POSITIVE or (name == "inertia" and dim == 2):
@@ -382,7 +382,7 @@ def _part(model: Model, name: str, k: int, width: int) -> str:
 
 
 def as_parameters(model: Model, parameters: Any) -> dict[str, Tensor]:
-    """Parameters that are given and not learned, checked; without a batch."""
+    """The given parameters, checked; without a batch."""
     if parameters is None:
         return {}
     if not isinstance(parameters, Mapping):

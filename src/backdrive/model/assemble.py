@@ -9,8 +9,11 @@ import torch
 from torch import Tensor
 
 from ..schema import layout
+from ..schema.layout import ShapeKind
 from . import checks
+from .geometry import size_names
 from .parameters import ParameterInfo
+from .shapes import SHAPE_KINDS
 
 if TYPE_CHECKING:
     from .model import Model
@@ -100,10 +103,10 @@ def _restitution(model: Model, info: ParameterInfo, value: Tensor) -> None:
 
 
 def _size(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    offset = torch.tensor(
-        [row.endswith(".offset") for row in info.rows]
-    )  # the offset of a half-space may be any number
-    _require(info, value, offset | (value > 0.0), "must be > 0")
+    kinds = [ShapeKind(kind) for kind in model.shape_kind.tolist()]
+    bounded = [SHAPE_KINDS[kind].bounded for kind in kinds for _ in size_names(model.dim, kind)]
+    # The offset of a half-space may be any number.
+    _require(info, value, ~torch.tensor(bounded) | (value > 0.0), "must be > 0")
 
 
 def _ordered_limits(model: Model, constants: Tensor) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..schema.layout import Kind
+from ..schema.layout import FLOATING, Kind
 from . import checks
 from .actuators import Motor
 from .build import build_model, constraint_equations
@@ -337,7 +337,7 @@ class Scene:
             raise ValueError(f"{what}: joint {name!r} is a constraint, which no motor can drive")
         free = [body for body in self._bodies if body not in self._hangs]
         if name in free:
-            return Kind.PLANAR if self.dim == 2 else Kind.FREE
+            return FLOATING[self.dim]
         raise ValueError(f"{what}: " + checks.unknown("joint", name, [*self._joints, *free]))
 
     def _shape(self, shape: Any, what: str, static: bool = False) -> Shape:

@@ -46,7 +46,7 @@ BOUND = 13
 class Shape(ABC):
     """A solid of uniform density in its own frame.
 
-    kind: what collision takes the shape for. size_names: names of the leading numbers of `size`, which users can vary
+    kind: its representation in collision. size_names: names of the leading numbers of `size`, which users can vary
     as parameters. bounded: False for half-spaces, which are part of the world and have no bounding volume.
 
     The static methods hold for every shape of a kind (`SHAPE_KINDS`). They work on the numbers of a model's tables,

@@ -37,7 +37,7 @@ from .scheme import StepContext
 from .solvers.active_set import FREE, LOWER
 from .state import StateArrays, StepInputs
 from .step import Substep, most_substeps, pass_substep, substep
-from .tree.dynamics import Dynamics, LinkMotion
+from .tree.dynamics import Dynamics, TreeMotion
 from .tree.dynamics_adjoint import (
     Cotangents,
     DynamicsSeeds,
@@ -298,7 +298,7 @@ def correction_adjoint(
         inside = Cotangents(q_bar, v_bar, constants=cotangents.constants, moments=cotangents.moments)
         virtual, N = constraints.correct(dynamics, inputs.q, move_bar)
         rest = workspace(tree.nv)
-        still = LinkMotion(dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused, outcome.pseudo)
+        still = TreeMotion(dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused, outcome.pseudo)
         zero(tree.nv, rest)
         power_adjoint(tree, VirtualPower(inputs.q, rest, still, virtual, N, acting=0.0), -1.0, inside)
         joint_inertia_adjoint(tree, virtual, outcome.pseudo, inputs.damping_time, inside)

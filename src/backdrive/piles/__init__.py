@@ -1,7 +1,7 @@
 """Piles: one big world of free bodies. A step is a sequence of kernels whose lanes are items of that one world: its
 bodies, shapes, pairs of shapes, or contacts.
 
-rollout              steps of a batch of worlds, and their derivative
+rollout, world       steps of a batch of worlds, and their derivative
 step, adjoint        one step, stage by stage, and its derivative
 forces               contact forces along a path
 

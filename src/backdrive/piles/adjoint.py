@@ -33,7 +33,7 @@ class PileOutputCotangents(NamedTuple):
 
 @dataclass
 class PileInputCotangents:
-    """Cotangents of what a step starts from: q [nq], v [nv], wrenches [6 nbody] if there are any, the table of impulses
+    """Cotangents of the inputs of a step: q [nq], v [nv], wrenches [6 nbody] if there are any, the table of impulses
     of the step before; and of links and records of `PileConstants`."""
 
     q: Array

@@ -72,7 +72,7 @@ class Arrangement:
         }  # fmt: skip
 
     def block_inputs(self, materials: Array, free: Array, points: Array) -> dict[str, Any]:
-        """What the block of every cell is made of (`kernels.CONTACT`)."""
+        """The inputs of the block of every cell (`kernels.CONTACT`)."""
         at = self.at
         return {
             "point": (points, at["point_at"]), "body_a": (free, at["body_a_at"]), "body_b": (free, at["body_b_at"]),
@@ -80,7 +80,7 @@ class Arrangement:
         }  # fmt: skip
 
     def force_inputs(self, materials: Array, points: Array, impulses: Array) -> dict[str, Any]:
-        """What the force of every contact is made of (`kernels.FORCED`)."""
+        """The inputs of the force of every contact (`kernels.FORCED`)."""
         shapes = {end: self.at[f"shape_{end}_at"][self.cell] for end in "ab"}
         return {
             "point": (points, self.slot), "impulses": (impulses, self.cell),

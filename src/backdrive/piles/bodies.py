@@ -25,15 +25,13 @@ from ..physics.tree.joints import JOINTS
 from ..physics.tree.poses import Pose, joint_motion, link_pose, pose_size
 from ..physics.tree.tree import LinkConstants, Tree
 from ..schema import layout
-from ..schema.layout import NQ, NV, Kind
+from ..schema.layout import FLOATING, NQ, NV
 from .records import RecordLayout
-
-KIND = {2: Kind.PLANAR, 3: Kind.FREE}  # the joint of every body, by the dimension of the world
 
 
 @dataclass(frozen=True)
 class BodyForm:
-    """What the equations of a body depend on.
+    """Settings on which the equations of a body depend.
 
     bounces: whether restitution counts, so that twists before the step are needed. wrenches: whether there are any.
     """
@@ -45,11 +43,11 @@ class BodyForm:
 
     @property
     def nq(self) -> int:
-        return NQ[KIND[self.dim]]
+        return NQ[FLOATING[self.dim]]
 
     @property
     def nv(self) -> int:
-        return NV[KIND[self.dim]]
+        return NV[FLOATING[self.dim]]
 
     @property
     def constants(self) -> int:
@@ -58,7 +56,8 @@ class BodyForm:
 
     @property
     def motion(self) -> int:
-        """Numbers of `Pose`."""
+        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and if contacts bounce,
+        with that of the velocity before the step."""
         return pose_size(2 if self.bounces else 1)
 
     @functools.cached_property
@@ -88,7 +87,7 @@ class BodyForm:
 
 def one_link(form: BodyForm, constants: Sequence[Scalar]) -> Tree:
     """A tree with nothing but this body."""
-    topology = np.array([-1, KIND[form.dim], 0, 0, form.nv, 0])
+    topology = np.array([-1, FLOATING[form.dim], 0, 0, form.nv, 0])
     return Tree(1, form.nq, form.nv, 0, form.constants, Known(topology), Floats(list(constants)))
 
 
@@ -97,7 +96,7 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
 
     def motion(*x: Scalar) -> list[Scalar]:
         constants, q, v, *rest = form.inputs.split(x)
-        tree, joint = with_bodies(one_link(form, constants)), JOINTS[KIND[form.dim]]
+        tree, joint = with_bodies(one_link(form, constants)), JOINTS[FLOATING[form.dim]]
         wrench = Floats(list(rest[0])) if rest else None
         qs, vs, none = Floats(list(q)), Floats(list(v)), Floats([])
         stages = form.integrator.stages(tree, StateArrays(qs, vs), StepInputs(none, wrench), h)
@@ -153,6 +152,6 @@ def finish(form: BodyForm, left: Scalar) -> Callable[..., list[Scalar]]:
         motion = Pose.of(pose)
         v_next = sp.add(v_free, velocity_change(form, link, motion, K, y))
         move = sp.add(v_next, velocity_change(form, link, motion, K, shift))
-        return [*JOINTS[KIND[form.dim]].integrate(q_start, sp.scale(left, move)), *v_next]
+        return [*JOINTS[FLOATING[form.dim]].integrate(q_start, sp.scale(left, move)), *v_next]
 
     return state

@@ -24,12 +24,12 @@ from ..schema import layout
 from .bodies import BodyForm
 from .pairs import smaller
 from .records import SHAPE_MATERIAL, RecordLayout
-from .shapes import ShapeMaterial
+from .shapes import PileMaterial
 
 
 @dataclass(frozen=True)
 class ContactForm:
-    """What the equations of a contact depend on; directions: of friction, in the tangent plane."""
+    """Settings on which the equations of a contact depend; directions: of friction, in the tangent plane."""
 
     body: BodyForm
     directions: int
@@ -94,7 +94,7 @@ class ContactBlock:
 
 
 def contact_block(
-    form: ContactForm, on: Mask, shapes: tuple[ShapeMaterial, ShapeMaterial], h: Scalar
+    form: ContactForm, on: Mask, shapes: tuple[PileMaterial, PileMaterial], h: Scalar
 ) -> Callable[..., list[Scalar]]:
     """The numbers of a contact's block as a function of `inputs`; `on`: where there is a contact (mask).
 
@@ -139,7 +139,7 @@ def contact_block(
 
 
 def contact_force(
-    form: ContactForm, shapes: tuple[ShapeMaterial, ShapeMaterial], h: Scalar
+    form: ContactForm, shapes: tuple[PileMaterial, PileMaterial], h: Scalar
 ) -> Callable[..., list[Scalar]]:
     """FORCE numbers as a function of a contact point and its impulses: the mean force over the step (N, on the first
     shape) and the point it acts at (m)."""
@@ -158,7 +158,7 @@ def mixed_material(surface_a: Vec, surface_b: Vec, combine: str) -> Material:
     return material((*unused, *surface_a), (*unused, *surface_b), combine)
 
 
-def acting_surface(a: ShapeMaterial, b: ShapeMaterial) -> Scalar:
+def acting_surface(a: PileMaterial, b: PileMaterial) -> Scalar:
     """The surface that forces act on: 1/2 if b is static, -1/2 if a is, 0 (midway) between bodies that move."""
     return 0.5 * (b.static - a.static)
 

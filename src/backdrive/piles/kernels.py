@@ -22,7 +22,7 @@ from .pairs import PairForm, PlacedPair, contact_points, narrow_phase
 from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
 from .shapes import (
     BoundingBoxes,
-    ShapeMaterial,
+    PileMaterial,
     are_near,
     bounding_boxes,
     is_inside,
@@ -136,7 +136,7 @@ def shapes(form: BodyForm) -> Kernel:
     def body(**a: Any) -> None:
         motion = Pose.of(a["motion"].get(0, width))
         solid = placed_solid(*a["records"].get(0, layout.SHAPE), *motion.place)
-        size = ShapeMaterial.of(a["materials"].get(0, SHAPE_MATERIAL.size)).size
+        size = PileMaterial.of(a["materials"].get(0, SHAPE_MATERIAL.size)).size
         left = a["h"] * form.part_of_step()
         a["solids"].put(0, solid)
         boxes = bounding_boxes(to_solid(tuple(solid)), BoundFactors.of(a["bounds"].get(0, BOUND)), size, motion, left)
@@ -196,7 +196,7 @@ def near_plane() -> Kernel:
 
 @functools.cache
 def pairs(form: PairForm) -> Kernel:
-    """Per pair of shapes of these kinds: the contact points of its slots (TOUCH numbers), and the features."""
+    """Per pair of shapes of these kinds: the contact points of its slots (CONTACT_RECORD numbers), and the features."""
 
     def hull(a: dict[str, Any], end: str) -> Hull:
         floats, x = a["floats"], [a[f"{name}_{end}"] for name in HULL]
@@ -206,7 +206,7 @@ def pairs(form: PairForm) -> Kernel:
         hulls = [hull(a, end) for end in "ab"]
         solids = a["solid_a"].get(0, SOLID.size), a["solid_b"].get(0, SOLID.size)
         motions = [Pose.of(a[f"motion_{end}"].get(0, form.motion)) for end in "ab"]
-        sizes = [ShapeMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)).size for end in "ab"]
+        sizes = [PileMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)).size for end in "ab"]
         numbers, features = narrow_phase(form, PlacedPair(solids, hulls, motions, sizes), a["left"])
         a["points"].put(0, numbers)
         a["features"].put(0, features)
@@ -235,11 +235,11 @@ def pairs_adjoint(form: PairForm, width: int) -> Kernel:
 
 # ------------------------------------------------------------------------------------------ contacts
 
-CONTACT = ("point", "body_a", "body_b", "material_a", "material_b")  # what the block of a contact is made of
+CONTACT = ("point", "body_a", "body_b", "material_a", "material_b")  # inputs of a contact's block
 
 
-def _materials(a: dict[str, Any]) -> tuple[ShapeMaterial, ShapeMaterial]:
-    first, second = (ShapeMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)) for end in "ab")
+def _materials(a: dict[str, Any]) -> tuple[PileMaterial, PileMaterial]:
+    first, second = (PileMaterial.of(a[f"material_{end}"].get(0, SHAPE_MATERIAL.size)) for end in "ab")
     return first, second
 
 
@@ -298,7 +298,7 @@ def contacts_adjoint(form: ContactForm) -> Kernel:
 
 # ------------------------------------------------------------------------------------------ forces
 
-FORCED = ("point", "material_a", "material_b", "impulses")  # what the force of a contact is made of
+FORCED = ("point", "material_a", "material_b", "impulses")  # inputs of a contact's force
 
 
 def _force(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Scalar]], list[Any]]:

@@ -24,7 +24,7 @@ from .shapes import to_solid
 
 @dataclass(frozen=True)
 class PairForm:
-    """What the equations of a pair of shapes depend on.
+    """Settings on which the equations of a pair of shapes depend.
 
     kinds: of the two shapes. motion: numbers of a body's place and twists. boxes: whether both hulls are boxes in 3D.
     """
@@ -57,8 +57,7 @@ class PlacedPair:
 
     def velocity(self, end: int, point: Vec) -> Vec:
         """The velocity of a point of one of the two bodies, in the free motion."""
-        motion = self.motions[end]
-        return motion.velocity(point)
+        return self.motions[end].velocity(point)
 
 
 def to_hull(floats: np.ndarray, tables: tuple[int, ...]) -> Hull:

@@ -39,9 +39,6 @@ class RecordLayout:
         return [tuple(record[field]) for field in self._fields.values()]
 
 
-# A contact point without its flag: gap (m, negative: penetration), point (m) and unit normal, in world axes.
-CONTACT_POINT = RecordLayout(gap=1, point=3, normal=3)
-
 # The pose of a body: rotation to world axes (3 x 3, row major) and origin (m). Its twists follow (`Pose`).
 POSE = RecordLayout(rotation=9, origin=3)
 

@@ -1,9 +1,8 @@
-"""Rollouts of a batch of big worlds, one after the other, and their derivative."""
+"""Rollouts of a batch of piles, one world after the other, and their derivative."""
 
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -12,46 +11,23 @@ from torch import Tensor
 
 from ..model import Model
 from ..physics.scheme import Scheme
-from .adjoint import Adjoint, PileOutputCotangents
-from .arrangement import WarmStartTable
-from .memory import Memory, Spare
-from .step import Engine, PileInputs, PileStep
-from .tables import PileConstants
+from .adjoint import Adjoint
+from .memory import Spare
+from .step import Engine
+from .world import PileRecord, PileWorld
 
 Array = np.ndarray
-MOST_KEPT = 256e6  # bytes of memory of a world that is not in use
-MOST_RECORDED = 512e6  # bytes of a rollout's steps, of which the derivative then need not be found anew
-
-
-class Record:
-    """The part of a rollout that its adjoint needs and that its states do not tell.
-
-    starts: the warm start of every segment, [environment][segment]. steps: the first steps of every environment,
-    [environment][step], with all that their derivative reads, each in a memory of its own. room: bytes for the steps of
-    one environment; 0: none are kept.
-    """
-
-    def __init__(self, batch: int, spare: Spare, room: float) -> None:
-        self.starts: list[list[WarmStartTable | None]] = [[] for _ in range(batch)]
-        self.steps: list[list[PileStep]] = [[] for _ in range(batch)]
-        self.spare, self.room = spare, room
-        self._memories: list[Memory] = []
-        weakref.finalize(self, spare.give_back, self._memories).atexit = False
-
-    def memory(self) -> Memory:
-        """Of one more step."""
-        memory = self.spare.take()
-        self._memories.append(memory)
-        return memory
+MOST_KEPT = 256e6  # bytes: a world that is not in use is kept if its memory is below this
+MOST_RECORDED = 512e6  # bytes: steps of a rollout are kept for its derivative up to this; the others are made again
 
 
 class SparseProgram:
-    """Rollouts of a model in its sparse form."""
+    """Rollouts of a model as a pile: its kernels, worlds and memory."""
 
     def __init__(self, model: Model, h: float, scheme: Scheme, directions: int, bits: int, threads: int) -> None:
         self.model, self.threads, self._make = model, threads, (h, scheme, directions, bits)
         self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
-        self._worlds: dict[tuple[bool, bool], list[PileWorld]] = {}  # that nobody uses now
+        self._worlds: dict[tuple[bool, bool], list[PileWorld]] = {}  # those that are not in use
         self._spare = Spare(np.float64 if bits == 64 else np.float32, MOST_RECORDED)
 
     def engine(self, bounces: bool, wrenches: bool) -> tuple[Engine, Adjoint]:
@@ -63,7 +39,7 @@ class SparseProgram:
 
     @contextlib.contextmanager
     def world(self, bounces: bool, wrenches: bool, constants: Array) -> Iterator[PileWorld]:
-        """One with these constants. Its memory, and the neighbours it has found, are of use to the next one."""
+        """A world with these constants. Its memory, and the pairs that its broad phase found, serve the next one."""
         engine, free = self.engine(bounces, wrenches), self._worlds[bounces, wrenches]
         if free:
             world = free.pop()
@@ -77,9 +53,9 @@ class SparseProgram:
     def rollout(
         self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
         keep_steps: bool,
-    ) -> Record:  # fmt: skip
-        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `Record`."""
-        record = Record(batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0)
+    ) -> PileRecord:  # fmt: skip
+        """As the kernel `rollout`; rows: its tensors by their names. keep_steps: for the adjoint, see `PileRecord`."""
+        record = PileRecord(batch, self._spare, MOST_RECORDED / batch if keep_steps and integers["every"] == 1 else 0.0)
 
         def one(world: PileWorld, own: dict[str, Array], k: int) -> None:
             world.rollout(own, record, k, **integers)
@@ -89,7 +65,7 @@ class SparseProgram:
 
     def rollout_adjoint(
         self, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int], constants: Tensor, bounces: bool,
-        record: Record | None,
+        record: PileRecord | None,
     ) -> None:  # fmt: skip
         """As the kernels `rollout_adjoint` and `checkpoint_adjoint`; record: of the rollout, if there is one."""
 
@@ -102,7 +78,7 @@ class SparseProgram:
         self, batch: int, rows: Mapping[str, Tensor], constants: Tensor, bounces: bool,
         work: Callable[[PileWorld, dict[str, Array], int], None],
     ) -> None:  # fmt: skip
-        """Do the work of every environment, with its rows."""
+        """Do the work of every environment, with its rows; in threads, but for the first one."""
         arrays = {name: as_array(x) for name, x in rows.items()}
         numbers = as_array(constants)
 
@@ -111,112 +87,13 @@ class SparseProgram:
             with self.world(bounces, "wrenches" in rows, numbers[k] if numbers.ndim == 2 else numbers) as world:
                 work(world, own, k)
 
-        one(0)  # (which compiles)
+        one(0)  # compiles the kernels
         if batch > 1:
             with ThreadPoolExecutor(min(self.threads, batch - 1)) as pool:
                 list(pool.map(one, range(1, batch)))
 
 
-class PileWorld:
-    """One environment. `a`: its rows of the tensors, [n] or [T, n]."""
-
-    def __init__(self, engine: Engine, adjoint: Adjoint, constants: Array) -> None:
-        self.engine, self.adjoint = engine, adjoint
-        self.memory, self.near = Memory(engine.dtype), engine.broad_phase()
-        self.constants = PileConstants(engine.tables, engine.body, np.ascontiguousarray(constants))
-
-    def take(self, constants: Array) -> None:
-        """Replace the constants."""
-        before, tables = self.constants, self.engine.tables
-        self.constants = PileConstants(tables, self.engine.body, np.ascontiguousarray(constants))
-        planes = slice(tables.nsolid, None)
-        if not np.array_equal(self.constants.records[planes], before.records[planes]):
-            self.near.forget()
-
-    def forward(
-        self, a: dict[str, Array], t: int, q: Array, v: Array, warm: WarmStartTable | None,
-        memory: Memory | None = None, keep: bool = False,
-    ) -> PileStep:  # fmt: skip
-        """Step t from (q, v), with the impulses of the step before; memory: for the arrays of this step, None: the
-        world's, which the next step overwrites."""
-        memory = self.memory if memory is None else memory
-        return self.engine.forward(memory, self.near, self.constants, PileInputs(q, v, wrench_of(a, t), warm), keep)
-
-    def steps(
-        self, a: dict[str, Array], q: Array, v: Array, warm: WarmStartTable | None, first: int, end: int
-    ) -> list[tuple[Array, Array, WarmStartTable | None]]:
-        """What steps `first` to `end` start from, and what the last one comes to."""
-        found = [(q, v, warm)]
-        for t in range(first, end):
-            outcome = self.forward(a, t, *found[-1])
-            found.append((outcome.q, outcome.v, outcome.impulses))
-        return found
-
-    def rollout(self, a: dict[str, Array], record: Record, k: int, steps: int, every: int) -> None:
-        """See `physics.rollout`; of environment k of a record."""
-        q, v, warm = np.array(a["q"]), np.array(a["v"]), None
-        starts, kept, room = record.starts[k], record.steps[k], record.room
-        for t in range(steps):
-            if t % every == 0:
-                starts.append(warm)
-            own = record.memory() if room > 0.0 else None
-            outcome = self.forward(a, t, q, v, warm, own, keep=own is not None)
-            if own is not None:
-                kept.append(outcome)
-                room -= own.size()
-            q, v, warm = outcome.q, outcome.v, outcome.impulses
-            a["status"][t], a["path_q"][t // every], a["path_v"][t // every] = outcome.status, q, v
-        a["last_q"][:], a["last_v"][:] = q, v
-
-    def rollout_adjoint(
-        self, a: dict[str, Array], record: Record | None, k: int, steps: int, truncate: int, every: int = 1
-    ) -> None:
-        """See `physics.rollout`. Without the impulses before its segments, the rollout is made again."""
-        states = np.ascontiguousarray(a["path_q"]), np.ascontiguousarray(a["path_v"])
-        starts, kept = (None, []) if record is None else (record.starts[k], record.steps[k])
-        starts = starts or self._starts(a, *states, steps, every)
-        q_bar, v_bar, impulses_bar = np.array(a["last_q_bar"]), np.array(a["last_v_bar"]), None
-        links_bar, records_bar = np.zeros_like(self.constants.links), np.zeros_like(self.constants.records)
-        if "controls_bar" in a:
-            a["controls_bar"][...] = 0.0  # there are none
-        for s in reversed(range(len(starts))):
-            first, end = s * every, min((s + 1) * every, steps)
-            before = self.steps(a, states[0][s], states[1][s], starts[s], first, end - 1)
-            for t in reversed(range(first, end)):
-                if (t + 1) % truncate == 0 and t + 1 < steps:
-                    q_bar[:], v_bar[:], impulses_bar = 0.0, 0.0, None
-                if t + 1 == end:
-                    q_bar, v_bar = q_bar + a["path_q_bar"][s], v_bar + a["path_v_bar"][s]
-                q, v, warm = before[t - first]
-                step = kept[t] if t < len(kept) else self.forward(a, t, q, v, warm, keep=True)
-                inputs = PileInputs(q, v, wrench_of(a, t), warm)
-                after_bar = PileOutputCotangents(q_bar, v_bar, impulses_bar)
-                bars = self.adjoint.backward(self.memory, self.constants, inputs, step, after_bar)
-                q_bar, v_bar, impulses_bar = bars.q, bars.v, bars.impulses
-                links_bar += bars.links
-                records_bar += bars.records
-                if "wrenches_bar" in a:
-                    a["wrenches_bar"][t] = bars.wrench
-        a["q_bar"][:], a["v_bar"][:] = q_bar, v_bar
-        if "constants_bar" in a:
-            engine = self.engine
-            a["constants_bar"][:] = PileConstants.vjp(engine.tables, engine.body, links_bar, records_bar)
-
-    def _starts(self, a: dict[str, Array], q: Array, v: Array, steps: int, every: int) -> list[WarmStartTable | None]:
-        warm: WarmStartTable | None = None
-        starts: list[WarmStartTable | None] = []
-        for s, first in enumerate(range(0, steps, every)):
-            starts.append(warm)
-            *_, warm = self.steps(a, q[s], v[s], warm, first, min(first + every, steps))[-1]
-        return starts
-
-
 def as_array(x: Tensor) -> Array:
-    """The numbers of a tensor; those of one that torch negates when it is read, or that owns no memory, are a copy."""
+    """The numbers of a tensor; a copy if torch negates them when they are read, or if the tensor owns no memory."""
     x = x.detach().resolve_neg()
     return (x if x.data_ptr() or not x.numel() else x.clone()).numpy()
-
-
-def wrench_of(a: dict[str, Array], t: int) -> Array | None:
-    """On all bodies in step t, [6 nbody], or None."""
-    return np.ascontiguousarray(a["wrenches"][t]) if "wrenches" in a else None

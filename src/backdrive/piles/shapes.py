@@ -12,14 +12,13 @@ from ..physics.geometry.solids import Solid
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
 from ..physics.math.spatial import Vec
-from ..physics.math.twists import point_velocity
 from ..physics.tree.poses import Pose
 from ..schema import layout
 from ..schema.layout import ShapeKind
 from .records import BOX, POSE, SHAPE_MATERIAL, SOLID, WIDE_BOX
 
 
-class ShapeMaterial(NamedTuple):
+class PileMaterial(NamedTuple):
     """A record of `SHAPE_MATERIAL`."""
 
     surface: Vec
@@ -28,7 +27,7 @@ class ShapeMaterial(NamedTuple):
     static: Scalar
 
     @classmethod
-    def of(cls, record: Vec) -> ShapeMaterial:
+    def of(cls, record: Vec) -> PileMaterial:
         surface, *numbers = SHAPE_MATERIAL.split(record)
         return cls(surface, *(x for (x,) in numbers))
 
@@ -71,8 +70,7 @@ def bounding_boxes(solid: Solid, bound: BoundFactors, size: Scalar, motion: Pose
     half = sp.rotate(bound.half, solid.size)
     center = sp.rotate(solid.axes, offset, solid.center)
     rim = bound.rim * solid.size[0]
-    twist = motion.twists[0]
-    w, u = twist.angular, point_velocity(*twist, motion.origin, center)
+    w, u = motion.twist().angular, motion.velocity(center)
     speed = sqrt(sp.dot(u, u)) + sqrt(sp.dot(w, w)) * (sqrt(sp.dot(half, half)) + rim)
     travel = left * speed
     shell = rim + 0.5 * MARGIN * size + travel

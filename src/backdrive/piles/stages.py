@@ -21,7 +21,7 @@ def _address(x: np.ndarray) -> int:
 
 @dataclass(frozen=True)
 class StageTarget:
-    """What kernels are compiled for: floats of 64 or 32 bits, and the lanes of a register."""
+    """The target of a stage's kernel: floats of 64 or 32 bits, and the number of lanes of a register."""
 
     bits: int
     lanes: int

@@ -10,6 +10,7 @@ import numpy as np
 
 from ..backends import Kernel
 from ..backends.llvm_cpu.target import host
+from ..ir import Scalar
 from ..model import Model
 from ..physics.constraints.forces import FORCE
 from ..physics.geometry.solids import CONTACT_RECORD, GAP
@@ -34,12 +35,20 @@ Array = np.ndarray
 
 
 class PileInputs(NamedTuple):
-    """What a step starts from: the state q [nq], v [nv], wrenches [6 nbody] or None, and the impulses of the step
-    before or None."""
+    """The inputs of a step: the state q [nq], v [nv], wrenches [6 nbody] or None, and the impulses of the step before
+    or None."""
 
     q: Array
     v: Array
     wrench: Array | None
+    warm: WarmStartTable | None
+
+
+class WorldState(NamedTuple):
+    """A world between two steps: q [nq], v [nv], and the impulses of the step before or None."""
+
+    q: Array
+    v: Array
     warm: WarmStartTable | None
 
 
@@ -52,8 +61,8 @@ class PlacedShapes(NamedTuple):
 
 @dataclass
 class PileStep:
-    """A step: the state after it, the impulses from which the next one starts, and its status; and what its derivative
-    reads, in the memory that the step was given.
+    """A step: the state after it, the impulses from which the next one starts, and its status; and the intermediate
+    results that its derivative reads, in the memory that the step was given.
 
     points [slot + 1, CONTACT_RECORD]: contact points of all slots of `pairs`. features: of every `ClassPairs`.
     """
@@ -61,13 +70,17 @@ class PileStep:
     q: Array
     v: Array
     impulses: WarmStartTable
-    status: tuple[float, ...]
+    status: tuple[Scalar, ...]
     placed: PlacedShapes = field(repr=False)
     pairs: CandidatePairs = field(repr=False)
     points: Array = field(repr=False)
     features: list[Array] = field(repr=False)
     problem: PileProblem = field(repr=False)
     solution: PileSolution = field(repr=False)
+
+    @property
+    def after(self) -> WorldState:
+        return WorldState(self.q, self.v, self.impulses)
 
     @property
     def contacts(self) -> Arrangement:
@@ -112,7 +125,7 @@ class Engine:
     def forward(
         self, memory: Memory, near: BroadPhase, constants: PileConstants, inputs: PileInputs, keep: bool = False
     ) -> PileStep:
-        """One step; keep: its derivative is expected, so the solver keeps what that needs."""
+        """One step; keep: its derivative is expected, and the solver keeps its intermediate results."""
         free = self.free_motion(memory, constants, inputs.q, inputs.v, inputs.wrench)
         solids, boxes = self.place_shapes(memory, constants, free, near.boxes)
         placed = PlacedShapes(free, solids)
@@ -253,7 +266,7 @@ class Engine:
 
     def status(
         self, q: Array, v: Array, points: Array, contacts: Arrangement, solution: PileSolution
-    ) -> tuple[Any, ...]:
+    ) -> tuple[Scalar, ...]:
         """Whether the state after the step is finite, and `StepStatus`; there are no motors and no impacts."""
         return float(np.isfinite(q.sum() + v.sum())), *StepStatus(
             clipped=0.0,

@@ -8,8 +8,8 @@ from ..model import Model
 from ..model.shapes import BOUND, SHAPE_KINDS
 from ..physics.geometry.pairs import PAIRS
 from ..schema import layout
-from ..schema.layout import ShapeKind
-from .bodies import KIND, BodyForm
+from ..schema.layout import FLOATING, ShapeKind
+from .bodies import BodyForm
 from .records import SHAPE_MATERIAL
 
 Array = np.ndarray
@@ -24,8 +24,8 @@ def unsupported(model: Model) -> str | None:
         return "it has joints with limits or friction"
     if model.nequality:
         return "it has loops or other constraints between bodies"
-    if model.nlink == 0 or (model.parent >= 0).any() or (model.kind != KIND[model.dim]).any():
-        return f"it has bodies with joints other than {KIND[model.dim].name.lower()} ones to the world"
+    if model.nlink == 0 or (model.parent >= 0).any() or (model.kind != FLOATING[model.dim]).any():
+        return f"it has bodies with joints other than {FLOATING[model.dim].name.lower()} ones to the world"
     return None
 
 

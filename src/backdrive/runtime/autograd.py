@@ -16,29 +16,30 @@ from torch import Tensor
 from ..physics.kernels import KernelKey
 from ..schema.signatures import ONE_STEP, ROLLOUT, RolloutSettings
 from . import execute, operators, quick
-from .motion import Motion
 from .program import Program
 from .request import Request
 from .residuals import Residuals, mapped_at_once, refuse_second_derivatives, wanted_cotangents
+from .result import RolloutResult
 from .transforms import plain_backward, plain_call, traced, transformed
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 
 
 def evaluate(request: Request, tensors: Tensors) -> Tensors:
     """The results of a form, by their names, differentiable. See `execute.evaluate`."""
-    names = [a.name for a in request.signature.results(request.settings)]
     if traced():
-        return dict(zip(names, operators.evaluate(request, tensors)))
-    if transformed():  # (an _Evaluate says that it has no jvp)
-        return dict(zip(names, _Evaluate.apply(request, *tensors.values())))
-    if torch.is_grad_enabled() and any(x.requires_grad for x in tensors.values()):
-        return dict(zip(names, _EvaluateOnce.apply(request, *tensors.values())))
-    return execute.evaluate(request, tensors)[0]
+        results = operators.evaluate(request, tensors)
+    elif transformed():  # (an _Evaluate says that it has no jvp)
+        results = _Evaluate.apply(request, *tensors.values())
+    elif torch.is_grad_enabled() and _any_requires_grad(*tensors.values()):
+        results = _EvaluateOnce.apply(request, *tensors.values())
+    else:
+        return execute.evaluate(request, tensors)[0]
+    return {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
 
 
 def vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...] = ()) -> Mapping[str, Tensor]:
@@ -101,7 +102,7 @@ class _EvaluateOnce(torch.autograd.Function):
 
 
 def _keep(
-    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: Record | None
+    ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: PileRecord | None
 ) -> None:
     outputs = {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
     Residuals.of(request, dict(zip(request.names, tensors)), outputs, record).save(ctx)
@@ -123,7 +124,7 @@ class _Vjp(torch.autograd.Function):
     """The vector-Jacobian product as a function of its own: for torch.func, and to refuse second derivatives."""
 
     @staticmethod
-    def forward(request: Request, wanted: str, record: Record | None, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(request: Request, wanted: str, record: PileRecord | None, *tensors: Tensor) -> tuple[Tensor, ...]:
         given = dict(zip(request.names, tensors))
         return tuple(execute.vjp(request, given, wanted.split(","), record).values())
 
@@ -145,7 +146,7 @@ def _apply_flat(request: Request, wanted: str, *tensors: Tensor) -> tuple[Tensor
     return _Vjp.apply(request, wanted, None, *tensors)
 
 
-def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: Record | None) -> Tensors:
+def _apply_vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...], record: PileRecord | None) -> Tensors:
     """`execute.vjp` as a function of torch.autograd."""
     results = _Vjp.apply(request.renamed(tensors), ",".join(wanted), record, *tensors.values())
     return {bar.name: x for (bar, _), x in zip(request.cotangents(tensors, wanted), results, strict=True)}
@@ -226,28 +227,35 @@ def _rollout_vjp(
     return tuple(found[name] for name in _START)
 
 
+def _any_requires_grad(*tensors: Tensor) -> bool:
+    for x in tensors:  # noqa: SIM110 (faster than any() of a generator)
+        if x.requires_grad:
+            return True
+    return False
+
+
 def quick_step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, ...] | None:
     """`quick.step`, differentiable; None where it does not apply."""
     if not plain_call():
         return None
     last = quick.step(program, state, u)
-    if last is not None and torch.is_grad_enabled() and (u.requires_grad or any(x.requires_grad for x in state)):
+    if last is not None and torch.is_grad_enabled() and _any_requires_grad(*state, u):
         return _QuickStep.apply(program, list(last), *state, u)
     return last
 
 
-def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | None:
+def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
     """`quick.rollout`, differentiable; None where it does not apply."""
     if not plain_call():
         return None
-    recorded = torch.is_grad_enabled() and (u.requires_grad or any(x.requires_grad for x in state))
+    recorded = torch.is_grad_enabled() and _any_requires_grad(*state, u)
     if recorded:
         program.kernels.prepare(KernelKey(ROLLOUT.adjoint))
     motion = quick.rollout(program, state, u)
     if motion is not None and recorded:
         n = len(motion.path)
         results = _QuickRollout.apply(program, [*motion.path, *motion.last], *state, u)
-        return Motion(results[:n], results[n:], motion.status)
+        return RolloutResult(results[:n], results[n:], motion.status)
     return motion
 
 

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from ..model import State
 from ..schema.signatures import RolloutSettings, Signature
-from ..schema.state import NAMES, STATE
+from ..schema.state import NAMES, state_names
 from .parameters import assemble
 from .program import Program
 from .report import require_finite
 from .request import Request
 from .transforms import values_visible
+
+_FIELDS = state_names("state.")
 
 
 class Call:
@@ -32,7 +34,7 @@ class Call:
         fields = self._check_state(state)
         first = fields[0]
         self.device = first.device
-        self.given: dict[str, Tensor] = {f"state.{name}": x for name, x in zip(NAMES, fields)}
+        self.given: dict[str, Tensor] = dict(zip(_FIELDS, fields))
         self.constants: Tensor | None = None
         self.parameters = ""
         if parameters is not None and not isinstance(parameters, Mapping):
@@ -57,20 +59,19 @@ class Call:
             fields = list(state)
         except TypeError:
             fields = []
-        if len(fields) != len(STATE):
+        if len(fields) != len(NAMES):
             raise TypeError(f"state must be State({', '.join(NAMES)}), got {type(state).__name__}")
-        for field, x in zip(STATE, fields):
-            n = getattr(self.model, field.size)
-            self._check_type(f"state.{field.name}", x)
+        for name, x, n in zip(_FIELDS, fields, self.program.state_sizes):
+            self._check_type(name, x)
             if x.ndim not in (1, 2) or x.shape[-1] != n:
-                raise ValueError(f"state.{field.name} must be [{n}] or [B, {n}], got {list(x.shape)}")
+                raise ValueError(f"{name} must be [{n}] or [B, {n}], got {list(x.shape)}")
         first = fields[0]
-        for name, x in zip(NAMES, fields):
+        for name, x in zip(_FIELDS[1:], fields[1:]):
             if x.shape[:-1] != first.shape[:-1]:
-                names, shapes = f"state.{NAMES[0]} and state.{name}", f"{list(first.shape)} and {list(x.shape)}"
-                raise ValueError(f"{names} must have the same batch, got {shapes}")
+                shapes = f"{list(first.shape)} and {list(x.shape)}"
+                raise ValueError(f"{_FIELDS[0]} and {name} must have the same batch, got {shapes}")
         if first.ndim == 2 and len(first) == 0:
-            raise ValueError(f"the batch is empty: state.{NAMES[0]} has shape " + str(list(first.shape)))
+            raise ValueError(f"the batch is empty: {_FIELDS[0]} has shape {list(first.shape)}")
         return fields
 
     def _check_type(self, name: str, x: object) -> None:
@@ -147,6 +148,10 @@ def request_of(
     settings: RolloutSettings | None = None, **inputs: Tensor | None,
 ) -> tuple[Request, dict[str, Tensor]]:  # fmt: skip
     """A call of a form, and its tensors by their names; None: absent."""
-    given = {**dict(zip(NAMES, state)), **inputs, "constants": constants}
-    tensors = {name: x for name, x in given.items() if x is not None}
+    tensors = dict(zip(NAMES, state))
+    for name, x in inputs.items():
+        if x is not None:
+            tensors[name] = x
+    if constants is not None:
+        tensors["constants"] = constants
     return Request(program, signature, tuple(tensors), parameters, settings), tensors

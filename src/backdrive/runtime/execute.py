@@ -13,11 +13,11 @@ from ..physics.kernels import KernelKey
 from ..schema.signatures import Role, Signature
 from .pages import empty
 from .program import THREAD_WORK
-from .report import report_motion, require_finite
+from .report import nothing_to_report, report_motion, require_finite
 from .request import Request
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 """Tensors by the names of their arguments in `schema.signatures`."""
@@ -25,31 +25,32 @@ Tensors = dict[str, Tensor]
 
 def evaluate(
     request: Request, tensors: Mapping[str, Tensor], keep_steps: bool = False
-) -> tuple[Tensors, Record | None]:
+) -> tuple[Tensors, PileRecord | None]:
     """The results of a form, in the order of its signature, and a record for `vjp`.
 
     The record is what a rollout of one big world found on its way and its states do not tell: None for all others.
     keep_steps: whole steps go into it, as far as there is room, since the derivative will be wanted.
     """
     program, signature = request.program, request.signature
-    lengths = request.check(signature, tensors)
-    outputs = {name: empty(tuple(shape), program.dtype) for name, shape in request.result_shapes(lengths).items()}
+    leads = request.check(signature, tensors)
+    (batch,) = leads["B"]
+    outputs = {name: empty(shape, program.dtype) for name, shape in request.result_shapes(leads).items()}
     rows = _rows(signature, tensors, outputs)
-    integers = request.integers(signature, lengths)
+    integers = request.integers(signature, leads)
     record = None
     if program.sparse is not None and signature.integrates:
         constants = rows.pop("constants", program.constants)
         bounces = program.kernels.bounces(request.parameters)
-        record = program.sparse.rollout(lengths["B"], rows, integers, constants, bounces, keep_steps)
+        record = program.sparse.rollout(batch, rows, integers, constants, bounces, keep_steps)
     else:
-        launch(request, signature, lengths["B"], rows, integers)
+        launch(request, signature, batch, rows, integers)
     if program.nonfinite == "raise":
         _report(request, tensors, outputs)
     return outputs, record
 
 
 def vjp(
-    request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str], record: Record | None = None
+    request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str], record: PileRecord | None = None
 ) -> Tensors:
     """The cotangents of a form's inputs, in the order of its signature: a vector-Jacobian product.
 
@@ -58,22 +59,24 @@ def vjp(
     it, one big world is rolled out again.
     """
     program, signature = request.program, request.adjoint()
-    lengths = request.check(signature, tensors)
+    leads = request.check(signature, tensors)
+    (batch,) = leads["B"]
     results: Tensors = {}
+    plan = request.plan(signature)
     cotangents = request.cotangents(tensors, wanted)
     for bar, primal in cotangents:
-        shape = tuple(request.shape(bar, lengths))
+        shape = (*leads[plan.writes[bar.name].lead], plan.writes[bar.name].size)
         if primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
             results[bar.name] = torch.zeros(shape, dtype=program.dtype)
         else:
             results[bar.name] = empty(shape, program.dtype)
-    rows, integers = {**tensors, **results}, request.integers(signature, lengths)
+    rows, integers = {**tensors, **results}, request.integers(signature, leads)
     if program.sparse is not None and signature.integrates:
         constants = rows.pop("constants", program.constants)
         bounces = program.kernels.bounces(request.parameters)
-        program.sparse.rollout_adjoint(lengths["B"], rows, integers, constants, bounces, record)
+        program.sparse.rollout_adjoint(batch, rows, integers, constants, bounces, record)
     else:
-        launch(request, signature, lengths["B"], rows, integers)
+        launch(request, signature, batch, rows, integers)
     for bar, primal in cotangents:
         if primal.role is Role.PARAMETER and tensors[primal.name].ndim == 1:
             # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
@@ -91,19 +94,20 @@ def launch(
     values: dict[str, Any] = {**program.values, **integers}
     if network is not None:
         values |= network.kernel_values(rows["weights"])
-    constants = program.constants if constants is None else _with_rows(constants)
-    in_use = []  # copies must live until the kernel has run
+    in_use: list[Tensor] = []  # copies must live until the kernel has run
     for name, kind in executable.layout:
         if kind is Rows:
-            tensor = constants if name == "constants" else _with_rows(rows[name])
-            if not tensor.data_ptr() and tensor.numel():  # zeros that own no memory
-                tensor = tensor.clone(memory_format=torch.contiguous_format)
-            in_use.append(tensor)
-            strides = tensor.stride()
-            values[name] = (tensor.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
+            x = rows[name]
+            strides = x.stride()
+            if (strides[-1] != 1 and x.shape[-1] > 1) or x.is_neg() or not x.data_ptr():
+                x = _in_memory(x)
+                strides = x.stride()
+                in_use.append(x)
+            values[name] = (x.data_ptr(), strides[-2], strides[0] if len(strides) == 3 else 0)
         elif kind is Table and name == "constants":
-            constants = constants if constants.data_ptr() else constants.clone()
-            values[name] = constants.data_ptr()
+            x = program.constants if constants is None else _in_memory(constants)
+            in_use.append(x)
+            values[name] = x.data_ptr()
     work = batch * max(integers.values(), default=1) * program.model.nlink
     run(executable, batch, min(program.threads, 1 + work // THREAD_WORK), values)
 
@@ -144,19 +148,23 @@ def _report(request: Request, tensors: Mapping[str, Tensor], outputs: Tensors) -
     signature = request.signature
     if signature.over_time:  # the states of a motion, which was reported on when it was computed
         return
-    inputs = {name: x for name, x in tensors.items() if signature.arguments[name].role is not Role.PARAMETER}
-    if request.network is not None:
-        inputs |= request.network.weights_by_name()
-    if signature.status:
-        controls = tensors["controls"] if "controls" in tensors else outputs["controls"]
-        report_motion(inputs, controls, outputs[signature.status], request.program.limited)
-    else:
-        require_finite(inputs)
+
+    def inputs() -> Tensors:
+        given = {name: x for name, x in tensors.items() if signature.arguments[name].role is not Role.PARAMETER}
+        return given if request.network is None else given | request.network.weights_by_name()
+
+    if not signature.status:
+        require_finite(inputs())
+        return
+    status, limited = outputs[signature.status], request.program.limited
+    controls = tensors["controls"] if "controls" in tensors else outputs["controls"]
+    if "wrenches" in tensors or not nothing_to_report(status, controls, limited):
+        report_motion(inputs(), controls, status, limited)
 
 
-def _with_rows(x: Tensor) -> Tensor:
-    """Each row contiguous and in memory as it is; the rows may lie anywhere, or be the same one."""
-    if x.is_neg():  # a view that torch negates when it is read
+def _in_memory(x: Tensor) -> Tensor:
+    """A tensor with each row contiguous and in memory as it is; the rows may lie anywhere, or be the same one."""
+    if x.is_neg() or (not x.data_ptr() and x.numel()):  # torch negates it when it is read; zeros that own no memory
         return x.clone(memory_format=torch.contiguous_format)
     return x if x.stride(-1) == 1 or x.shape[-1] <= 1 else x.contiguous()
 
@@ -165,20 +173,19 @@ def track(request: Request, tensors: Mapping[str, Tensor]) -> Tensors:
     """The results of the form "tracking", a rollout with linear feedback; no derivatives, and nothing is reported."""
     if request.program.sparse is not None:
         raise NotImplementedError("backdrive: one big world (sparse=True) has no rollouts with feedback")
-    lengths = request.check(request.signature, tensors)
-    shapes = request.result_shapes(lengths)
-    outputs = {name: empty(tuple(shape), request.program.dtype) for name, shape in shapes.items()}
+    leads = request.check(request.signature, tensors)
+    outputs = {name: empty(shape, request.program.dtype) for name, shape in request.result_shapes(leads).items()}
     rows = _rows(request.signature, tensors, outputs)
-    launch(request, request.signature, lengths["B"], rows, request.integers(request.signature, lengths))
+    launch(request, request.signature, leads["B"][0], rows, request.integers(request.signature, leads))
     return outputs
 
 
 def jacobians(request: Request, tensors: Mapping[str, Tensor]) -> Tensor:
     """The derivatives of a step, [B, 2 nv, 2 nv + nu]: rows for its displacement, then for v⁺; see `step_jacobian`."""
-    lengths = request.check(request.signature, tensors)
-    nv, width = request.size("nv"), request.size("njacobian")
-    result = empty((lengths["B"], 2 * nv, width), request.program.dtype)
+    leads = request.check(request.signature, tensors)
+    (batch,), nv, width = leads["B"], request.program.size("nv"), request.program.size("njacobian")
+    result = empty((batch, 2 * nv, width), request.program.dtype)
     step, after = result.transpose(0, 1).split(nv)
     rows = {**tensors, "step": step, "after": after}
-    launch(request, request.signature, lengths["B"], rows, request.integers(request.signature, lengths))
+    launch(request, request.signature, batch, rows, request.integers(request.signature, leads))
     return result

@@ -29,7 +29,7 @@ from .residuals import Residuals, refuse_second_derivatives, wanted_cotangents
 from .vmap import vmap_evaluate, vmap_vjp
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
 
@@ -39,7 +39,7 @@ def evaluate(request: Request, tensors: Tensors) -> Sequence[Tensor]:
     return torch.ops.backdrive.evaluate(*_flat(request, tensors))
 
 
-def vjp(request: Request, tensors: Tensors, wanted: Sequence[str], record: Record | None) -> Tensors:
+def vjp(request: Request, tensors: Tensors, wanted: Sequence[str], record: PileRecord | None) -> Tensors:
     """`execute.vjp` as an operator; it cannot use a record."""
     results = torch.ops.backdrive.vjp(*_flat(request, tensors), ",".join(wanted))
     return {bar.name: x for (bar, _), x in zip(request.cotangents(tensors, wanted), results, strict=True)}
@@ -122,8 +122,8 @@ def _require_one_device(tensors: Sequence[Tensor]) -> None:
 def _(form, names, tensors, program, parameters, settings):  # type: ignore[no-untyped-def]
     _require_one_device(tensors)
     request = Request.parse(form, names, program, parameters, settings)
-    lengths = request.dimensions(request.signature, _by_name(request, tensors))
-    return [tensors[0].new_empty(shape) for shape in request.result_shapes(lengths).values()]
+    leads = request.leads(request.signature, _by_name(request, tensors))
+    return [tensors[0].new_empty(shape) for shape in request.result_shapes(leads).values()]
 
 
 @_vjp.register_fake
@@ -131,11 +131,11 @@ def _(form, names, tensors, program, parameters, settings, wanted):  # type: ign
     _require_one_device(tensors)
     request = Request.parse(form, names, program, parameters, settings)
     given = _by_name(request, tensors)
-    lengths = request.dimensions(request.adjoint(), given)
-    shapes = [
-        given[primal.name].shape if primal.batchable else request.shape(bar, lengths)
-        for bar, primal in request.cotangents(given, _names(request, wanted))
-    ]
+    leads, plan = request.leads(request.adjoint(), given), request.plan(request.adjoint())
+    shapes = []
+    for bar, primal in request.cotangents(given, _names(request, wanted)):
+        shaped = plan.writes[bar.name]
+        shapes.append(given[primal.name].shape if primal.batchable else (*leads[shaped.lead], shaped.size))
     return [tensors[0].new_empty(shape) for shape in shapes]
 
 

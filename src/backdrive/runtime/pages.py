@@ -9,7 +9,7 @@ import sys
 import torch
 from torch import Tensor
 
-_LARGE = 32 << 20  # bytes; below, the C library's allocator reuses memory that is mapped already
+_LARGE = 32 << 20  # bytes; for smaller tensors, the C library's allocator reuses memory that is mapped already
 
 
 def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from ..model import Model
     from ..piles.rollout import SparseProgram
     from .quick import QuickCall
+    from .request import CallPlan
 
 _numbers = itertools.count()
 _programs: weakref.WeakValueDictionary[int, Program] = weakref.WeakValueDictionary()
@@ -78,6 +79,7 @@ class Program:
         self.state_sizes = tuple(self._sizes[field.size] for field in STATE)
         self.status_size = self._sizes["nstatus"]
         self.quick_calls: dict[str, QuickCall] = {}
+        self.plans: dict[Any, CallPlan] = {}  # of signatures
         self.assembled: tuple[dict[str, Tensor], Tensor] | None = None  # the last parameters, and constants with them
         self.seen: dict[tuple, Any] = {}  # of policies: observations by their sensors, and tables of networks
         self.number = next(_numbers)

@@ -19,9 +19,9 @@ from ..backends.llvm_cpu.launch import float_bits, scratch_memory
 from ..physics.kernels import KernelKey
 from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Signature
 from ..schema.state import NAMES, state_names
-from .motion import Motion
 from .program import Program
 from .report import nothing_to_report
+from .result import RolloutResult
 
 
 class Shortcut(NamedTuple):
@@ -43,6 +43,8 @@ SHORTCUTS = {
     "poses": Shortcut(POSES),
     "poses_adjoint": Shortcut(SIGNATURES[POSES.adjoint]),
 }
+MOST_TEMPLATES = 256  # batches and numbers of steps whose calls are kept prepared
+_address = Tensor.data_ptr
 _ONE = RolloutSettings(1)
 _INTEGERS = {"steps": 1, "every": 1, "truncate": _ONE.cut, "times": 1}  # unless a call gives others
 
@@ -68,27 +70,39 @@ class QuickCall:
                     self.strides.append((len(self.words) - 1, width))
             else:
                 self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
-        self.sizes = [self.positions[name] for name in self.executable.integers]
+        self._templates: dict[tuple[int, ...], tuple[list[int], int]] = {}
 
     def __call__(self, batch: int, addresses: Sequence[int], **integers: int) -> None:
-        """addresses: of all rows, in the order of the signature."""
-        words = self.words.copy()
+        """addresses: of all rows, in the order of the signature. integers: always the same ones."""
+        template = self._templates.get((batch, *integers.values()))
+        if template is None:
+            template = self._template(batch, integers)
+        words, scratch = template[0].copy(), template[1]
         for position, address in zip(self.rows, addresses, strict=True):
             words[position] = address
+        self.executable.call(self.executable.block(*words), scratch_memory(scratch), 0, batch)
+
+    def _template(self, batch: int, integers: dict[str, int]) -> tuple[list[int], int]:
+        """The words of a call without its addresses, and the bytes of scratch memory that it needs."""
+        words = self.words.copy()
         for name, value in integers.items():
             words[self.positions[name]] = value
         for position, width in self.strides:
             words[position] = batch * width
-        scratch = self.executable.scratch_bytes(tuple([words[position] for position in self.sizes]))
-        self.executable.call(self.executable.block(*words), scratch_memory(scratch), 0, batch)
+        sizes = tuple(words[self.positions[name]] for name in self.executable.integers)
+        if len(self._templates) >= MOST_TEMPLATES:
+            self._templates.clear()
+        template = words, self.executable.scratch_bytes(sizes)
+        self._templates[(batch, *integers.values())] = template
+        return template
 
 
 def quick_call(program: Program, name: str) -> QuickCall:
     """One of the `SHORTCUTS`."""
-    call = program.quick_calls.get(name)
-    if call is None:
-        call = program.quick_calls[name] = QuickCall(program, SHORTCUTS[name])
-    return call
+    calls = program.quick_calls
+    if name not in calls:
+        calls[name] = QuickCall(program, SHORTCUTS[name])
+    return calls[name]
 
 
 def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, ...] | None:
@@ -97,15 +111,14 @@ def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, 
     batch = math.prod(shape)
     if len(shape) > 1 or not program.quick(batch) or not _plain_step(program, shape, state, u):
         return None
-    last = tuple([torch.empty_like(x) for x in state])
+    last = tuple(map(torch.empty_like, state))
     status = u.new_empty((batch, program.status_size))
-    ends = [x.data_ptr() for x in last]
-    starts = [x.data_ptr() for x in state]
-    quick_call(program, "step")(batch, (*starts, u.data_ptr(), *ends, *ends, status.data_ptr()))
+    ends = tuple(map(_address, last))
+    quick_call(program, "step")(batch, (*map(_address, (*state, u)), *ends, *ends, status.data_ptr()))
     return last if _unremarkable(program, status, u) else None
 
 
-def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | None:
+def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
     """A short rollout with controls u [T, B, nu], or [T, nu] without a batch, and then all results are without."""
     shape = state[0].shape[:-1]
     steps, batch = len(u) if u.ndim else 0, math.prod(shape)
@@ -113,19 +126,18 @@ def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Motion | No
         return None
     if not _plain(program, (steps, *shape), (u,), (program.model.nu,)):
         return None
-    last = tuple([torch.empty_like(x) for x in state])
     status = u.new_empty((*u.shape[:-1], program.status_size))
-    path = tuple([x.new_empty((steps + 1, *x.shape)) for x in state])
-    starts, number = [x.data_ptr() for x in state], program.bits // 8
-    rows = []
-    for start, x, n in zip(starts, path, program.state_sizes):
-        address, size = x.data_ptr(), batch * n * number
-        ctypes.memmove(address, start, size)
+    path, rows, row = [], [], batch * (program.bits // 8)
+    for x, n in zip(state, program.state_sizes):
+        y = x.new_empty((steps + 1, *x.shape))
+        address, size = y.data_ptr(), n * row
+        ctypes.memmove(address, x.data_ptr(), size)
+        path.append(y)
         rows.append(address + size)
-    ends = [x.data_ptr() for x in last]
-    addresses = (*starts, u.data_ptr(), *rows, *ends, status.data_ptr())
+    last = tuple(map(torch.empty_like, state))
+    addresses = (*map(_address, (*state, u)), *rows, *map(_address, (*last, status)))
     quick_call(program, "rollout")(batch, addresses, steps=steps)
-    return Motion(path, last, status) if _unremarkable(program, status, u) else None
+    return RolloutResult(tuple(path), last, status) if _unremarkable(program, status, u) else None
 
 
 def _unremarkable(program: Program, status: Tensor, u: Tensor) -> bool:
@@ -143,11 +155,10 @@ def step_vjp(
         return None
     if not _plain(program, shape, bars, program.state_sizes):
         return None
-    results = tuple([torch.empty_like(x) for x in (*state, u)])
-    zeros = [program.zeros.data_ptr()] * len(state)
-    given = [x.data_ptr() for x in (*state, u)]
-    given_bars = [x.data_ptr() for x in bars]
-    addresses = (*given, *zeros, *given_bars, program.unknown.data_ptr(), *[x.data_ptr() for x in results])
+    results = tuple(map(torch.empty_like, (*state, u)))
+    zeros = (program.zeros.data_ptr(),) * len(state)
+    after = map(_address, (*bars, program.unknown, *results))
+    addresses = (*map(_address, (*state, u)), *zeros, *after)
     quick_call(program, "step_adjoint")(batch, addresses)
     return results
 
@@ -160,13 +171,12 @@ def rollout_vjp(
     bars = [_whole(bar, x[0]) for bar, x in zip(last_bars, path)]
     if not _plain(program, shape, bars, program.state_sizes):
         return None
-    results = tuple([torch.empty_like(x) for x in (*bars, u)])
-    zeros = [program.zeros.data_ptr()] * len(path)
-    given = [x.data_ptr() for x in (*path, u)]
-    given_bars = [x.data_ptr() for x in bars]
-    last_v = path[VELOCITY]
-    last_v_at = last_v.data_ptr() + steps * last_v.stride(0) * last_v.element_size()
-    addresses = (*given, *zeros, *given_bars, last_v_at, *[x.data_ptr() for x in results])
+    results = tuple(map(torch.empty_like, (*bars, u)))
+    zeros = (program.zeros.data_ptr(),) * len(path)
+    v = path[VELOCITY]
+    last_v = v.data_ptr() + steps * v.stride(0) * v.element_size()
+    given, given_bars = map(_address, (*path, u)), map(_address, bars)
+    addresses = (*given, *zeros, *given_bars, last_v, *map(_address, results))
     quick_call(program, "rollout_adjoint")(math.prod(shape), addresses, steps=steps, truncate=steps + 1)
     return results
 

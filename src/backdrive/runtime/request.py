@@ -2,25 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-import torch
 from torch import Tensor
 
-from ..schema.signatures import DIFFERENTIABLE, Argument, Role, RolloutSettings, Signature
+from ..schema.signatures import DIFFERENTIABLE, Argument, RolloutSettings, Signature
 from .program import Program
 
 if TYPE_CHECKING:
     from .closed_loop.network import Network
 
+Leads = dict[str, tuple[int, ...]]
+"""The lengths of the axes before the last, by their symbols in one word: "", "B", "TB", "SB"."""
+
 _OPERATORS = {signature.form: signature for signature in DIFFERENTIABLE}
 
 
-@dataclass(frozen=True, eq=False)
+class Shaped(NamedTuple):
+    """An argument with the numbers of a program. lead: its axes before the last, in one word ("TB"). size: of the last.
+
+    rows: 1 for a path, of which a caller's tensor has one more row than the kernel fills.
+    """
+
+    name: str
+    lead: str
+    size: int
+    optional: bool
+    batchable: bool
+    rows: int
+
+
+class CallPlan:
+    """A signature with the sizes of a program, which calls need again and again.
+
+    results: without the path of a rollout, and with it.
+    """
+
+    def __init__(self, signature: Signature, size: Callable[[str], int]) -> None:
+        def shaped(a: Argument) -> Shaped:
+            return Shaped(a.name, "".join(a.axes[:-1]), size(a.size), a.optional, a.batchable, int(bool(a.start)))
+
+        self.reads = [shaped(a) for a in signature.reads]
+        self.writes = {a.name: shaped(a) for a in signature.writes}
+        self.names = frozenset(a.name for a in signature.reads)
+        self.results = [[x for x in self.writes.values() if not x.rows], list(self.writes.values())]
+
+
+@dataclass(eq=False)
 class Request:
-    """A call of a form.
+    """A call of a form; it is not changed.
 
     names: of the tensors that are given, in their order. parameters: names of the model's parameters from which the
     constants were assembled, separated by commas. network: of a policy that the kernel evaluates.
@@ -61,83 +93,81 @@ class Request:
             if not bar.optional or (primal.name in names if primal.paired else bar.name in wanted)
         ]
 
-    def dimensions(self, signature: Signature, tensors: Mapping[str, Any]) -> dict[str, int]:
-        """The lengths of the axes B, T and S; signature: of this form or of its adjoint."""
+    def plan(self, signature: Signature) -> CallPlan:
+        """signature: of this form or of its adjoint."""
+        network, plans = self.network, self.program.plans
+        key = signature.form if network is None else (signature.form, *network.sizes.values())
+        plan = plans.get(key)
+        if plan is None:
+            plan = plans[key] = CallPlan(signature, self._size)
+        return plan
+
+    def _size(self, symbol: str) -> int:
+        sizes = {} if self.network is None else self.network.sizes
+        return sizes[symbol] if symbol in sizes else self.program.size(symbol)
+
+    def leads(self, signature: Signature, tensors: Mapping[str, Any]) -> Leads:
+        """The lengths of the axes before the last; signature: of this form or of its adjoint."""
         first = signature.reads[0]
         x = tensors.get(first.name)
         if not isinstance(x, Tensor) or x.ndim < len(first.axes):
             found = list(x.shape) if isinstance(x, Tensor) else type(x).__name__
             form = self.signature.form
             raise ValueError(f"backdrive {form}: {first.name} must be a tensor with a batch, got {found}")
-        lengths = {"B": x.shape[-2]}
-        if self.settings is not None:
-            lengths["T"], lengths["S"] = self.settings.steps, self.settings.segments
-        elif signature.over_time:
-            lengths["T"] = x.shape[0]
-        return lengths
+        batch, settings = x.shape[-2], self.settings
+        if settings is not None:
+            return {"": (), "B": (batch,), "TB": (settings.steps, batch), "SB": (settings.segments, batch)}
+        return {"": (), "B": (batch,), "TB": (x.shape[0], batch)}
 
-    def shape(self, argument: Argument, lengths: Mapping[str, int]) -> list[int]:
-        """The shape of an argument as the kernel sees it."""
-        return [lengths[axis] if axis in lengths else self.size(axis) for axis in argument.axes]
-
-    def result_shapes(self, lengths: Mapping[str, int]) -> dict[str, list[int]]:
+    def result_shapes(self, leads: Leads) -> dict[str, tuple[int, ...]]:
         """The shapes of the results: a path has a row more, for its start."""
-        shapes = {a.name: self.shape(a, lengths) for a in self.signature.results(self.settings)}
-        for name, shape in shapes.items():
-            if self.signature.arguments[name].start:
-                shape[0] += 1
+        whole = self.settings is None or bool(self.settings.path)
+        shapes = {}
+        for name, lead, size, _, _, rows in self.plan(self.signature).results[whole]:
+            first, *others = leads[lead]
+            shapes[name] = (first + rows, *others, size)
         return shapes
 
-    def size(self, symbol: str) -> int:
-        sizes = None if self.network is None else self.network.sizes
-        return sizes[symbol] if sizes is not None and symbol in sizes else self.program.size(symbol)
-
-    def integers(self, signature: Signature, lengths: Mapping[str, int]) -> dict[str, int]:
+    def integers(self, signature: Signature, leads: Leads) -> dict[str, int]:
         """The values of the kernel's integers."""
-        values = {"rows": self.program.model.nv}
-        if self.settings is not None:
-            values |= {"steps": self.settings.steps, "every": self.settings.every, "truncate": self.settings.cut}
-        elif signature.over_time:
-            values["times"] = lengths["T"]
-        return {name: values[name] for name in signature.integers}
+        settings, values = self.settings, {}
+        for name in signature.integers:
+            if name == "rows":
+                values[name] = self.program.model.nv
+            elif settings is None:
+                values[name] = leads["TB"][0]
+            else:
+                values[name] = settings.cut if name == "truncate" else getattr(settings, name)
+        return values
 
-    def check(self, signature: Signature, tensors: Mapping[str, Any]) -> dict[str, int]:
-        """Compiled code trusts shapes: every tensor that reaches it was checked here. Returns `dimensions`."""
-        program, form = self.program, self.signature.form
-        self._check_settings(back=signature is not self.signature)
-        lengths = self.dimensions(signature, tensors)
-        for name in tensors:
-            if name not in signature.arguments:
-                raise ValueError(f"backdrive {form}: there is no input {name!r}; they are {_names(signature.reads)}")
-        for argument in signature.reads:
-            x = tensors.get(argument.name)
-            if x is None and argument.optional:
+    def check(self, signature: Signature, tensors: Mapping[str, Any]) -> Leads:
+        """Compiled code trusts shapes: every tensor that reaches it was checked here. Returns `leads`."""
+        plan, dtype = self.plan(signature), self.program.dtype
+        if self.settings is not None:
+            self._check_settings(self.settings, back=signature is not self.signature)
+        leads = self.leads(signature, tensors)
+        if not plan.names.issuperset(tensors):
+            unknown = next(name for name in tensors if name not in plan.names)
+            known = [a.name for a in signature.reads]
+            raise ValueError(f"backdrive {self.signature.form}: there is no input {unknown!r}; they are {known}")
+        for name, lead, size, optional, batchable, _ in plan.reads:
+            x = tensors.get(name)
+            if x is None and optional:
                 continue
-            shape = self.shape(argument, lengths)
-            if argument.batchable and isinstance(x, Tensor) and x.ndim == len(shape) + 1:
-                shape = [lengths["B"], *shape]
-            if not _fits(x, shape, program.dtype):
+            shape = (*leads[lead], size)
+            if batchable and isinstance(x, Tensor) and x.ndim == len(shape) + 1:
+                shape = (*leads["B"], *shape)
+            if not isinstance(x, Tensor) or x.shape != shape or x.dtype is not dtype or x.device.type != "cpu":
                 got = f"{x.dtype} {list(x.shape)} on {x.device}" if isinstance(x, Tensor) else repr(x)
                 raise ValueError(
-                    f"backdrive {form}: {argument.name} must be {program.dtype} {shape} on the cpu, got {got}"
+                    f"backdrive {self.signature.form}: {name} must be {dtype} {list(shape)} on the cpu, got {got}"
                 )
-        if lengths["B"] < 1:
-            raise ValueError(f"backdrive {form}: the batch is empty")
-        return lengths
+        if leads["B"][0] < 1:
+            raise ValueError(f"backdrive {self.signature.form}: the batch is empty")
+        return leads
 
-    def _check_settings(self, back: bool) -> None:
-        settings = self.settings
-        if settings is None:
-            return
+    def _check_settings(self, settings: RolloutSettings, back: bool) -> None:
         steps, every, truncate, path = settings
         if not 1 <= every <= steps or truncate < 0 or (every != steps and not path and not back):
             names = ", ".join(RolloutSettings._fields)
             raise ValueError(f"backdrive {self.signature.form}: settings ({names}) are {list(settings)}")
-
-
-def _fits(x: Any, shape: list[int], dtype: torch.dtype) -> bool:
-    return isinstance(x, Tensor) and list(x.shape) == shape and x.dtype == dtype and x.device.type == "cpu"
-
-
-def _names(arguments: Sequence[Argument]) -> list[str]:
-    return [a.name for a in arguments if a.role is not Role.STATUS]

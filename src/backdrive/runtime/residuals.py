@@ -12,10 +12,10 @@ from ..schema.signatures import Role
 from .request import Request
 
 if TYPE_CHECKING:
-    from ..piles.rollout import Record
+    from ..piles.world import PileRecord
 
 Tensors = dict[str, Tensor]
-Vjp = Callable[[Request, Tensors, tuple[str, ...], "Record | None"], Mapping[str, Tensor]]
+Vjp = Callable[[Request, Tensors, tuple[str, ...], "PileRecord | None"], Mapping[str, Tensor]]
 """`execute.vjp`, as it is or as a function that torch records."""
 
 
@@ -28,10 +28,10 @@ class Residuals(NamedTuple):
 
     request: Request
     tensors: Tensors
-    record: Record | None = None
+    record: PileRecord | None = None
 
     @staticmethod
-    def of(request: Request, inputs: Tensors, outputs: Tensors, record: Record | None) -> Residuals:
+    def of(request: Request, inputs: Tensors, outputs: Tensors, record: PileRecord | None) -> Residuals:
         kept: Tensors = {}
         for a in request.adjoint().reads:
             if a.role is Role.COTANGENT:
@@ -64,15 +64,17 @@ class Residuals(NamedTuple):
         signature, adjoint = request.signature, request.adjoint()
         given = {a.name: bar for a, bar in zip(signature.results(settings), cotangents)}
         tensors = self._before_steps()
-        lengths = request.dimensions(adjoint, tensors)
+        leads, plan = request.leads(adjoint, tensors), request.plan(adjoint)
         start_bars: Tensors = {}
-        for a in adjoint.reads:
+        for a, shaped in zip(adjoint.reads, plan.reads):
             if a.role is not Role.COTANGENT:
                 continue
             bar = given.get(a.name.removesuffix("_bar"))
             if bar is not None and a.start:  # its first row is the start's own
                 start_bars[a.start], bar = bar[0], bar[1:]
-            tensors[a.name] = zeros(request.shape(a, lengths), request.program.dtype) if bar is None else bar
+            if bar is None:
+                bar = zeros((*leads[shaped.lead], shaped.size), request.program.dtype)
+            tensors[a.name] = bar
         results = function(request, tensors, wanted, self.record)
         found = {name.removesuffix("_bar"): bar for name, bar in results.items()}
         for name, bar in start_bars.items():

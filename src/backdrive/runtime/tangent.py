@@ -1,4 +1,4 @@
-"""The tangent space of states: displacements in the coordinates of v, where quaternions have three.
+"""The tangent space of positions: displacements in the coordinates of v, of which a quaternion has three.
 
 A displacement δ moves q to q ⊕ δ as ``v dt`` does; for a quaternion, q ⊕ δ ≈ q + ½ q (0, δ).
 """
@@ -13,7 +13,7 @@ from ..schema.layout import Kind
 
 
 class Tangent:
-    """Where the coordinates of a model's q and v correspond."""
+    """Which coordinates of a model's q and v correspond to each other."""
 
     def __init__(self, model: Model) -> None:
         plain_q: list[int] = []
@@ -26,7 +26,7 @@ class Tangent:
             plain_v += range(b, b + plain)
             if quaternion is not None:
                 quaternions.append((a + plain, b + plain))
-        self.segments: list[tuple[slice, slice, bool]] = []  # in q and in v, and whether it is a quaternion
+        self.segments: list[tuple[slice, slice, bool]] = []  # part of q, part of v, whether it is a quaternion
         turns = {a: (slice(a, a + 4), slice(b, b + 3), True) for a, b in quaternions}
         for a, b in sorted([*zip(plain_q, plain_v, strict=True), *quaternions]):
             if a in turns:
@@ -40,7 +40,7 @@ class Tangent:
         self.plain_q, self.plain_v, self.quaternions = plain_q, plain_v, quaternions
 
     def displace(self, q: Tensor, delta: Tensor) -> Tensor:
-        """q ⊕ δ [..., nq], for δ [..., nv]; differentiable as often as one likes, also at δ = 0."""
+        """q ⊕ δ [..., nq], for δ [..., nv]; infinitely differentiable, also at δ = 0."""
         if not self.quaternions:
             return q + delta
         parts = []
@@ -52,7 +52,7 @@ class Tangent:
         return torch.cat(parts, -1)
 
     def difference(self, q: Tensor, origin: Tensor) -> Tensor:
-        """δ [..., nv] with q = origin ⊕ δ; rotations take the shorter way. Differentiable, also at δ = 0."""
+        """δ [..., nv] with q = origin ⊕ δ, by the shorter of two rotations. Differentiable, also at δ = 0."""
         if not self.quaternions:
             return q - origin
         parts = []
@@ -64,7 +64,7 @@ class Tangent:
         return torch.cat(parts, -1)
 
     def lift(self, q: Tensor, covector: Tensor) -> Tensor:
-        """The gradient [..., nq] with respect to q that a gradient [..., nv] with respect to displacements of q is."""
+        """The cotangent [..., nq] of q that corresponds to a cotangent [..., nv] of displacements of q."""
         if not self.quaternions:
             return covector
         out = q.new_zeros(*covector.shape[:-1], self.nq)
@@ -76,7 +76,7 @@ class Tangent:
         return out
 
     def project(self, q: Tensor, gradient: Tensor) -> Tensor:
-        """The gradient [..., nv] with respect to displacements of q, of one [..., nq] with respect to q."""
+        """The cotangent [..., nv] of displacements of q that corresponds to a cotangent [..., nq] of q."""
         if not self.quaternions:
             return gradient
         out = gradient.new_zeros(*gradient.shape[:-1], self.nv)
@@ -103,7 +103,7 @@ def conjugate(q: Tensor) -> Tensor:
 
 
 def product(a: Tensor, b: Tensor) -> Tensor:
-    """Of quaternions [..., 4]."""
+    """The product of quaternions [..., 4]."""
     (aw, ax, ay, az), (bw, bx, by, bz) = a.unbind(-1), b.unbind(-1)
     parts = (
         aw * bw - ax * bx - ay * by - az * bz, aw * bx + ax * bw + ay * bz - az * by,
@@ -113,7 +113,7 @@ def product(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _exponential(a: Tensor) -> Tensor:
-    """The quaternion [..., 4] of a rotation vector [..., 3]; by its series where that is short."""
+    """The quaternion [..., 4] of a rotation vector [..., 3]; by the power series for small angles."""
     x = a.square().sum(-1, keepdim=True)
     small = x < 1e-3
     angle = torch.where(small, torch.ones_like(x), x).sqrt()  # no division by zero, also in the derivatives

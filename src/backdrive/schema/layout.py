@@ -71,6 +71,9 @@ COORDINATES = {
     Kind.FREE: JointCoordinates((0.0, 0.0, 0.0, 1.0, 0.0, 0.0, 0.0), 6, quaternion=3),
 }
 
+FLOATING = {2: Kind.PLANAR, 3: Kind.FREE}
+"""The kind of joint of a body that floats, by the dimension of the scene."""
+
 NQ = tuple(kind.nq for kind in Kind)
 """Number of position coordinates, indexed by kind code."""
 

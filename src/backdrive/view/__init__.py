@@ -1,6 +1,6 @@
-"""Look at planar worlds: `draw` a state, `animate` a trajectory, as mp4, gif, or inline in a notebook.
+"""Pictures of planar worlds: `draw` a state, `animate` a trajectory, as mp4, gif, or inline in a notebook.
 
-An extra that ``import backdrive`` does not load: it needs matplotlib (``pip install 'backdrive[view]'``).
+``import backdrive`` does not load this module: it needs matplotlib (``pip install 'backdrive[view]'``).
 """
 
 try:

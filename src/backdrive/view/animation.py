@@ -1,4 +1,4 @@
-"""Films of planar trajectories, at the speed of the world."""
+"""Films of planar trajectories, in real time or at another speed."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ from ..trajectory import Trajectory
 from . import video
 from .camera import limits as camera_limits
 from .drawing import Drawing, choose
-from .world import DrawnWorld
+from .world import PlanarWorld
 
 Array = np.ndarray
 
 WIDTH, DPI = 6.4, 110  # inches, pixels per inch
-ARROW_LENGTH, LONGEST_ARROW, ARROW_WIDTH = 0.08, 0.2, 0.005  # of the picture's diagonal; the first of the median force
+# Arrows of forces, relative to the picture's diagonal: length for the median force, largest length, width.
+ARROW_LENGTH, LONGEST_ARROW, ARROW_WIDTH = 0.08, 0.2, 0.005
 
 
 def animate(
@@ -43,13 +44,13 @@ def animate(
     title: str | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Animation:
-    """A film of a planar trajectory; written to a ``file`` (.mp4 or .gif) if there is one, else drawn when needed.
+    """A film of a planar trajectory, written to ``file`` (.mp4 or .gif) if given; else frames are drawn when needed.
 
-    As the last value of a notebook cell it plays there. environment: which of a batch. fps: frames per second. speed: 1
-    is real time, 0.1 ten times slower. trail: names of bodies (True: all) that leave a trail, of ``trail_seconds``.
-    forces: contact forces as arrows, each the mean over its frame; None: if the rollout has them. limits: "auto", "all"
-    of the motion, "follow" the bodies, or (left, right, bottom, top) in m. colors: {body: colour}. progress: called
-    with the number of frames done and that of all.
+    As the last value of a notebook cell, the film plays there. environment: number of the environment in a batch.
+    fps: frames per second. speed: 1 is real time, 0.1 ten times slower. trail: names of bodies (True: all) that leave a
+    trail, of ``trail_seconds``. forces: draw contact forces as arrows, averaged over a frame; None: if the rollout
+    recorded them. limits: "auto", "all" (the whole motion), "follow" (a window that follows the bodies), or (left,
+    right, bottom, top) in m. colors: {body: colour}. progress: called with the numbers of finished and of all frames.
     """
     animation = Animation(
         path, environment=environment, fps=fps, speed=speed, trail=trail, trail_seconds=trail_seconds, forces=forces,
@@ -61,7 +62,7 @@ def animate(
 
 
 class Animation:
-    """The frames of a film. ``save(file)`` writes them, ``image(time)`` is one of them, a notebook plays them."""
+    """A film. ``save(file)`` writes it, ``image(time)`` is one of its frames, and a notebook plays it."""
 
     def __init__(
         self, path: Trajectory, *, environment: int, fps: float, speed: float, trail: Sequence[str] | bool,
@@ -78,7 +79,7 @@ class Animation:
         constants = path.constants.detach().cpu().double().numpy()
         if constants.ndim == 2:
             constants = choose(constants, environment, batched, 0)
-        self._world = DrawnWorld(path.model, constants)
+        self._world = PlanarWorld(path.model, constants)
         self._trailing = _links(path, trail)
         self._times = path.time.double().numpy()
         self._frames = _frames(self._times, self.fps / self.speed)
@@ -91,12 +92,12 @@ class Animation:
         self._html: str | None = None
 
     def __len__(self) -> int:
-        """Frames."""
+        """Number of frames."""
         return len(self._frames)
 
     @property
     def seconds(self) -> float:
-        """How long it plays."""
+        """Duration of the film, s."""
         return len(self) / self.fps
 
     @property
@@ -122,7 +123,7 @@ class Animation:
         axes = self._drawing.axes
         for k in range(len(self)):
             self._show(k)
-            if still and background is None:  # what does not move is drawn once
+            if still and background is None:  # The background is drawn once.
                 for artist in self._drawing.moving:
                     artist.set_animated(True)
                 canvas.draw()
@@ -190,7 +191,7 @@ class Animation:
     def _mean_forces(
         self, path: Trajectory, environment: int, batched: bool, wanted: bool | None
     ) -> list[tuple[Array, Array]] | None:
-        """For every frame, the contacts since the one before: points [k, 2] and forces [k, 2] as arrows, in m."""
+        """For every frame, the contacts since the previous one: points [k, 2] (m), and forces [k, 2] as arrows (m)."""
         if wanted is False:
             return None
         try:
@@ -235,7 +236,7 @@ def _links(path: Trajectory, trail: Sequence[str] | bool) -> list[int]:
 
 
 def _frames(times: Array, per_second: float) -> list[int]:
-    """The states nearest to the times of the frames; times: [S], from 0 on."""
+    """Indices of the states nearest to the times of the frames. times: [S] s, starting at 0."""
     count = math.floor(times[-1] * per_second + 1e-9) + 1
     wanted = np.arange(count) / per_second
     after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
@@ -244,9 +245,9 @@ def _frames(times: Array, per_second: float) -> list[int]:
 
 
 def _figure(limits: Array, title: str | None) -> tuple[Figure, Any]:
-    """A figure of an even number of pixels, as films need it, with axes that fill it."""
+    """A figure with axes that fill it; its size in pixels is even, as video codecs require."""
     wide, high = limits[1] - limits[0], limits[3] - limits[2]
-    left, right, bottom, top = 0.38, 0.1, 0.25, 0.1 if title is None else 0.32  # inches around the axes
+    left, right, bottom, top = 0.38, 0.1, 0.25, 0.1 if title is None else 0.32  # Margins around the axes, inches.
     width = WIDTH if wide >= high else max(3.2, WIDTH * wide / high)
     height = (width - left - right) * high / wide + bottom + top
     pixels = [2 * round(x * DPI / 2) for x in (width, height)]

@@ -1,4 +1,4 @@
-"""Which part of the plane is shown: all of the motion, or a window that follows what moves."""
+"""Which part of the plane is shown: the whole motion, or a window that follows the moving bodies."""
 
 from __future__ import annotations
 
@@ -8,27 +8,26 @@ from typing import Any
 import numpy as np
 
 from ..model import checks
-from .world import DrawnWorld, rotated
+from .world import PlanarWorld, rotated
 
 Array = np.ndarray
 
 MARGIN = 0.07
-"""Of the longer side, left free around what is shown."""
+"""Margin around the shown bodies, relative to the longer side of the picture."""
 
 FAR = 4.0
-"""Showing all of the motion may make things so much smaller; beyond that, the window follows what moves, and a body
-that flies away from the others may leave it."""
-
+"""The whole motion is shown if it is at most this many times larger than a window that follows the moving bodies.
+Otherwise the window follows them, and a body that flies away from the others may leave it."""
 
 WIDE = 8.0
-"""A window that follows what moves is at least so many bodies wide."""
+"""Least width of a window that follows the moving bodies, in sizes of a typical body."""
 
 
-def limits(world: DrawnWorld, angle: Array, position: Array, wanted: Any = "auto") -> Array:
+def limits(world: PlanarWorld, angle: Array, position: Array, wanted: Any = "auto") -> Array:
     """(left, right, bottom, top) in m for every frame: [S, 4]; angle [S, nlink] and position [S, nlink, 2] of links.
 
-    wanted: "all" shows all of the motion in every frame; "follow" moves a window with the bodies; "auto" chooses; or
-    the four numbers.
+    wanted: "all" shows the whole motion in every frame; "follow" moves a window with the bodies; "auto" chooses between
+    them; or the four limits.
     """
     if not isinstance(wanted, str):
         left, right, bottom, top = checks.vector(wanted, 4, "limits (left, right, bottom, top)")
@@ -51,18 +50,18 @@ def limits(world: DrawnWorld, angle: Array, position: Array, wanted: Any = "auto
     if wanted == "all" or (wanted == "auto" and not far):
         low, high = np.tile(all_low, (len(angle), 1)), np.tile(all_high, (len(angle), 1))
     else:
-        # Smooth, but never so that something is left behind.
+        # Smooth the window's motion, but keep all bodies inside.
         center = np.clip(_smooth((low + high) / 2.0), high - window / 2.0, low + window / 2.0)
         low, high = center - window / 2.0, center + window / 2.0
     longer = (high - low).max()
     margin = MARGIN * longer if longer > 0.0 else 1.0
-    short = np.maximum(0.0, 0.35 * longer - (high - low)) / 2.0  # no very long and thin pictures
+    short = np.maximum(0.0, 0.35 * longer - (high - low)) / 2.0  # Avoids very thin pictures.
     low, high = low - margin - short, high + margin + short
     return np.stack([low[:, 0], high[:, 0], low[:, 1], high[:, 1]], 1)
 
 
-def _boxes(world: DrawnWorld, angle: Array, position: Array) -> tuple[Array, Array]:
-    """The corners of the box around each link, in every frame: [S, nlink, 2] each; what is not finite is left out."""
+def _boxes(world: PlanarWorld, angle: Array, position: Array) -> tuple[Array, Array]:
+    """Corners of each link's bounding box in every frame, [S, nlink, 2] each, of the points that are finite."""
     low, high = np.full_like(position, np.inf), np.full_like(position, -np.inf)
     own: dict[int, list[Array]] = {pin.link: [np.zeros((1, 2)), pin.anchor[None]] for pin in world.pins}
     for outline in world.outlines:
@@ -78,9 +77,9 @@ def _boxes(world: DrawnWorld, angle: Array, position: Array) -> tuple[Array, Arr
 
 
 def _near(low: Array, high: Array, fixed: Array) -> tuple[Array, Array]:
-    """The boxes, those of bodies that fly away from all others kept near these; fixed: points [n, 2] of the world."""
+    """Clip the boxes of bodies that fly away from all others. fixed: points [n, 2] of the world's own shapes."""
     links = list(range(low.shape[1]))
-    lowest, highest = low.min(0), high.max(0)  # of each link, over all frames
+    lowest, highest = low.min(0), high.max(0)  # Of each link, over all frames.
 
     def around(kept: list[int]) -> tuple[Array, Array]:
         return np.concatenate([lowest[kept], fixed]).min(0), np.concatenate([highest[kept], fixed]).max(0)
@@ -103,7 +102,7 @@ def _near(low: Array, high: Array, fixed: Array) -> tuple[Array, Array]:
 
 
 def _smooth(values: Array, width: int = 15) -> Array:
-    """Running mean over frames [S, k], the ends repeated."""
+    """Running mean over frames [S, k]; the first and last frames are repeated at the ends."""
     padded = np.concatenate([values[:1].repeat(width, 0), values, values[-1:].repeat(width, 0)])
     total = np.cumsum(np.concatenate([np.zeros_like(padded[:1]), padded]), 0)
     size = 2 * width + 1

@@ -1,4 +1,4 @@
-"""The artists of a planar world: made once, then moved."""
+"""The matplotlib artists of a planar world, made once and then moved."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from matplotlib.transforms import Affine2D
 from ..model import Kind, Model, State
 from . import style
 from .camera import limits as camera_limits
-from .world import DrawnWorld, Outline, Tie, contains, rotated
+from .world import Outline, PlanarWorld, Tie, contains, rotated
 
 Array = np.ndarray
 
 ARROW = np.array([(0.0, 0.5), (1.0, 0.5), (1.0, 1.5), (2.0, 0.0), (1.0, -1.5), (1.0, -0.5), (0.0, -0.5)])
-"""Corners of an arrow: along it, from its tail (0) over the base of its head (1) to its tip (2); across, in widths."""
+"""Corners of an arrow: (along, across). Along: 0 is its tail, 1 the base of its head, 2 its tip. Across: in widths."""
 
 
 class Drawing:
-    """A world on matplotlib axes. ``pose`` moves everything; the other methods show forces, trails and the time."""
+    """A world on matplotlib axes. ``pose`` moves the bodies; the other methods show forces, trails and the time."""
 
-    def __init__(self, axes: Axes, world: DrawnWorld, colors: Mapping[str, str] | None = None) -> None:
+    def __init__(self, axes: Axes, world: PlanarWorld, colors: Mapping[str, str] | None = None) -> None:
         self.axes, self.world = axes, world
         bodies = style.body_colors(world.model.bodies, colors)
         self.link_color = dict(zip(world.model.body_link.tolist(), bodies.values(), strict=True))
@@ -38,7 +38,7 @@ class Drawing:
         for side in axes.spines.values():
             side.set_color(style.GRID)
         axes.set_aspect("equal")
-        self.moving: list[Artist] = []  # in the order in which they are to be drawn
+        self.moving: list[Artist] = []  # In drawing order.
         self._grounds = [self._ground(o) for o in world.outlines if o.normal is not None]
         for outline in world.outlines:
             if outline.normal is None and outline.link < 0:
@@ -47,7 +47,7 @@ class Drawing:
         self._trail = self._add(LineCollection([], lw=1.8, zorder=2, capstyle="butt"))
         self._rods = self._add(LineCollection([], colors=style.ROD, lw=1.6, zorder=2.5, capstyle="round"))
         self._bodies = [(o, self._body(o)) for o in world.outlines if o.link >= 0]
-        (self._centers,) = axes.plot([], [], "o", ms=5, color=style.INK, zorder=3)  # of bodies without a shape
+        (self._centers,) = axes.plot([], [], "o", ms=5, color=style.INK, zorder=3)  # Of bodies without a shape.
         pin_style: dict[str, Any] = {"ls": "none", "mec": style.INK, "mew": 1.1, "zorder": 5}
         (self._hinges,) = axes.plot([], [], "o", ms=5, mfc="white", **pin_style)
         (self._supports,) = axes.plot([], [], "o", ms=6, mfc=style.INK, **pin_style)
@@ -68,7 +68,7 @@ class Drawing:
         self._bare = [i for i in sorted(bare) if i in world.model.body_link]
 
     def pose(self, angle: Array, position: Array, limits: Array) -> None:
-        """Links at angle [nlink] and position [nlink, 2]; shown: limits (left, right, bottom, top)."""
+        """Move links to angle [nlink] (rad) and position [nlink, 2] (m). limits: (left, right, bottom, top), m."""
         self.axes.set_xlim(limits[0], limits[1])
         self.axes.set_ylim(limits[2], limits[3])
         for ground in self._grounds:
@@ -93,7 +93,7 @@ class Drawing:
         self._centers.set_data(*position[self._bare].T)
 
     def forces(self, points: Array, arrows: Array, width: float) -> None:
-        """Contact points [k, 2] and the arrows [k, 2] on them, of a width, all in m."""
+        """Show contact points [k, 2], with arrows [k, 2] of a given width; all in m."""
         self._touching.set_data(*points.T)
         length = np.linalg.norm(arrows, axis=-1)
         shown = length > 1e-3 * width
@@ -109,7 +109,7 @@ class Drawing:
         )
 
     def trail(self, tracks: Sequence[tuple[int, Array]]) -> None:
-        """Where links were: (link, points [n, 2]), oldest first; they fade with age."""
+        """Show past positions of links, (link, points [n, 2]), oldest first; they fade with age."""
         segments, colors = [], []
         for link, points in tracks:
             if len(points) < 2:
@@ -176,7 +176,7 @@ class Drawing:
         self._rails.set_segments(rails)
 
     def _rod_segments(self, position: Array, world_point: Any) -> list[Array]:
-        """Lines from hinges that lie outside of the shapes of their bodies, as of a pendulum, to the bodies."""
+        """Lines from bodies to hinges that lie outside of their shapes, as for a pendulum."""
         segments = []
         for pin in self.world.pins:
             if pin.kind not in (Kind.HINGE, Kind.FIXED):
@@ -199,7 +199,7 @@ class Drawing:
         return [np.stack([first, second])] if tie.rod else []
 
     def _size(self, link: int) -> float:
-        """A length that is typical of a link, m."""
+        """A typical length of a link, m."""
         points = [o.points() for o in self.world.outlines if o.link == link]
         return float(np.abs(np.concatenate(points)).max()) if points else 0.1
 
@@ -213,14 +213,14 @@ def draw(
     limits: Any = "auto",
     colors: Mapping[str, str] | None = None,
 ) -> Axes:
-    """A still of a planar world.
+    """A picture of a planar world.
 
-    state: where it is, q [nq] or [B, nq] (then ``environment`` chooses); None: as it was built. ax: matplotlib axes to
-    draw on; None: a new figure. limits: (left, right, bottom, top) in m, or "auto". colors: {body: colour}.
+    state: q [nq], or [B, nq], of which ``environment`` selects one; None: the state it was built in. ax: matplotlib
+    axes; None: a new figure. limits: (left, right, bottom, top) in m, or "auto". colors: {body: colour}.
     """
     if not isinstance(model, Model):
         raise TypeError(f"model must be a backdrive Model (Scene.build()), got {type(model).__name__}")
-    world = DrawnWorld(model, model.constants)
+    world = PlanarWorld(model, model.constants)
     q = _coordinates(model.initial_state() if state is None else state, model, environment)
     angle, position = world.poses(q[None])
     if ax is None:
@@ -242,7 +242,7 @@ def _coordinates(state: State, model: Model, environment: int) -> Array:
 
 
 def choose(values: Array, environment: int, batched: bool, axis: int) -> Array:
-    """Of values with a batch along an axis, those of one environment."""
+    """The values of one environment; values have a batch along `axis` if `batched`."""
     if not batched:
         if environment != 0:
             raise ValueError(f"there is one world only, not environment {environment!r}")

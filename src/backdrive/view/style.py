@@ -19,7 +19,7 @@ RGB = tuple[float, float, float]
 
 
 def body_colors(bodies: Sequence[str], given: Mapping[str, str] | None = None) -> dict[str, RGB]:
-    """One colour for bodies whose names differ by a number only ("link 1", "link 2"), in alternating shades."""
+    """Colours of bodies; bodies whose names differ only by a number ("link 1", "link 2") share one, in two shades."""
     given = given or {}
     for name, color in given.items():
         if name not in bodies:
@@ -39,6 +39,6 @@ def body_colors(bodies: Sequence[str], given: Mapping[str, str] | None = None) -
 
 
 def shade(color: RGB, factor: float) -> RGB:
-    """Lighter (factor > 1) or darker."""
+    """The colour, lighter (factor > 1) or darker."""
     hue, light, saturation = colorsys.rgb_to_hls(*color)
     return colorsys.hls_to_rgb(hue, min(1.0, light * factor), saturation)

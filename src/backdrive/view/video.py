@@ -1,4 +1,4 @@
-"""Frames to files: mp4 through ffmpeg, gif through pillow."""
+"""Film files: mp4 with ffmpeg, gif with pillow."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ FORMATS = (".mp4", ".gif")
 
 
 def write(file: Path, frames: Iterable[Array], size: tuple[int, int], fps: float) -> None:
-    """RGB frames [height, width, 3] of even ``size`` (width, height) as a film, by the suffix of the file's name.
+    """Write RGB frames [height, width, 3] as a film; the file's suffix selects the format. size: (width, height), even.
 
-    It is written beside the file and then moved there, so that an interrupt leaves no broken film.
+    The film is written to a temporary file that then replaces ``file``, so that an interrupt leaves no broken film.
     """
     if file.suffix.lower() not in FORMATS:
         raise ValueError(f"an animation is a .mp4 or a .gif file, got {str(file)!r}")
@@ -56,7 +56,7 @@ def _write_gif(file: Path, frames: Iterable[Array], size: tuple[int, int], fps: 
             yield Image.fromarray(frame).quantize(method=Image.Quantize.FASTOCTREE, dither=Image.Dither.NONE)
 
     pictures = list(images())
-    # A gif counts hundredths of a second: durations that differ by one keep the speed right.
+    # A gif counts in hundredths of a second: rounding the ends of frames, not their durations, keeps the speed right.
     ends = np.round(100.0 / fps * np.arange(len(pictures) + 1)).astype(int)
     durations = [10 * max(int(d), 2) for d in np.diff(ends)]
     pictures[0].save(file, save_all=True, append_images=pictures[1:], duration=durations, loop=0, optimize=False)

@@ -1,4 +1,4 @@
-"""What there is to draw of a planar world, from the tables of its model: outlines, poses, joints and rods."""
+"""The geometry of a planar world, from the tables of its model: outlines, poses, joints and rods."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..schema.layout import LINK, NQ, EqualityKind, ShapeKind
 Array = np.ndarray
 
 CIRCLE = 24
-"""Points of the polygon that stands for a circle where only its extent counts."""
+"""Corners of the polygon that stands for a circle when the extent of a link is computed."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Outline:
     offset: float = 0.0
 
     def points(self) -> Array:
-        """Corners, or points around the circle, in the link's frame: [n, 2]; of a half-space none."""
+        """Corners, or points on the circle, in the link's frame: [n, 2]; none for a half-space."""
         if self.normal is not None:
             return np.zeros((0, 2))
         if self.vertices is not None:
@@ -44,7 +44,7 @@ class Outline:
 
 @dataclass(frozen=True)
 class Pin:
-    """A joint of the tree: its link, its parent's (-1: the world), where it is in the link's frame, and its axis."""
+    """A joint of the tree: its link, the parent link (-1: the world), its anchor (m) and axis in the link's frame."""
 
     link: int
     parent: int
@@ -55,7 +55,7 @@ class Pin:
 
 @dataclass(frozen=True)
 class Tie:
-    """Two points, of two links, that an equation keeps together, or (``rod``) at a distance."""
+    """Two points, of two links, that a constraint keeps together, or (``rod``) at a fixed distance."""
 
     a: int
     b: int
@@ -65,8 +65,8 @@ class Tie:
 
 
 @dataclass
-class DrawnWorld:
-    """A planar model with given constants, ready to be posed."""
+class PlanarWorld:
+    """A planar model with given constants [nconst], and the geometry that is drawn."""
 
     model: Model
     constants: Array
@@ -130,7 +130,7 @@ class DrawnWorld:
     def _ties(self) -> list[Tie]:
         model = self.model
         start = layout.equality_start(model.nlink, model.nq, model.nu, model.nshape, model.nlimit, model.nfriction)
-        ties: dict[str, Tie] = {}  # one for all equations of a constraint
+        ties: dict[str, Tie] = {}  # One per constraint, which may have several rows.
         for i, name in enumerate(model.equality_names):
             record = self.constants[start + i * layout.EQUALITY :][: layout.EQUALITY]
             points = record[layout.POINT_A :][:2], record[layout.POINT_B :][:2]
@@ -141,14 +141,14 @@ class DrawnWorld:
 
 
 def rotated(angle: Array | float, points: Array) -> Array:
-    """Points [..., 2] turned by angles [...] (rad)."""
+    """Points [..., 2] rotated by angles [...] (rad)."""
     c, s = np.cos(angle), np.sin(angle)
     x, y = points[..., 0], points[..., 1]
     return np.stack([c * x - s * y, s * x + c * y], -1)
 
 
 def contains(outline: Outline, point: Array, margin: float = 1e-9) -> bool:
-    """Whether a point [2] of the link's frame lies in the shape."""
+    """Whether a point [2] in the link's frame lies inside the shape."""
     if outline.vertices is not None:
         edges = np.roll(outline.vertices, -1, axis=0) - outline.vertices
         arms = point - outline.vertices

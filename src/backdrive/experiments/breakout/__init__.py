@@ -1,4 +1,4 @@
-"""Atari Breakout, played through the physics: frames become a scene, and plans in the scene become actions."""
+"""Atari Breakout, played by planning in a physics scene that is built from the frames of the game."""
 
 from .experiment import run
 

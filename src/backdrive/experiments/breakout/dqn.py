@@ -1,4 +1,4 @@
-"""DQN of Stable-Baselines3 on the same game, for comparison: the network of Mnih et al. 2015 on small grey frames."""
+"""The baseline: DQN of Stable-Baselines3 with the network of Mnih et al. 2015 on small grey frames."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import numpy as np
 from .game import STICKY, Action, load
 from .perception import HEIGHT, LEFT, PADDLE_TOP, RIGHT, TOP
 
-SKIP = 4  # frames for an action, as model-free methods have it
-STACK = 4  # observations that the network sees
+SKIP = 4  # Frames per action, as usual for model-free methods.
+STACK = 4  # Observations that the network sees at once.
 
 
 def available() -> bool:
@@ -22,7 +22,7 @@ def available() -> bool:
 
 @dataclass(frozen=True)
 class Trained:
-    """Frames of the game that it has seen, and the scores of whole games after that."""
+    """Number of training frames, and the scores of whole games played after training."""
 
     frames: int
     scores: list[float]
@@ -31,7 +31,7 @@ class Trained:
 def train(
     steps: int, episodes: int, seed: int, frames: int, progress: Callable[[str, int, int], None] = lambda *_: None
 ) -> Trained:
-    """So many actions, 4 frames each; then so many games of at most `frames` frames."""
+    """Train for `steps` actions of 4 frames each; then play `episodes` games of at most `frames` frames."""
     from stable_baselines3 import DQN
 
     def tick(now: Any, _: Any) -> bool:
@@ -63,7 +63,7 @@ def train(
 
 
 def _environment() -> Any:
-    """The game in grey, half as large and without its frame, 4 observations at once, and with balls served."""
+    """The game in grey, at half the resolution, cropped to the field, 4 observations stacked, with automatic serves."""
     gymnasium = load()
     rows = slice(HEIGHT - TOP, HEIGHT - PADDLE_TOP + 4, 2)
 

@@ -1,4 +1,4 @@
-"""Learn the paddle from some frames of random play, play whole games, and compare with what learns without a model."""
+"""Learn the paddle's dynamics from frames of random play, play whole games, and compare with model-free learning."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from ...view import video
 from ..run import Run
 from . import dqn
 from .game import STICKY, Game, load
-from .learning import HOLD, WINDOW, PaddleRecord, learn, play_at_random
+from .learning import HOLD, WINDOW, RandomPlay, learn, play_at_random
 from .paddle import Paddle
 from .planner import HORIZON, ArrivalPlayer, PaperPlayer, Player
 from .play import SCALE, Moment, Played, moments, picture, play
 from .world import BreakoutWorld
 
-HUMAN = 31.0  # as the paper has it, from Mnih et al. 2015: 31.8 there
+HUMAN = 31.0  # Human score as the paper quotes it from Mnih et al. 2015, where it is 31.8.
 PUBLISHED = (("DQN, Mnih et al. 2015", 200e6, 401.2),)
-"""Model-free: training frames and score as published (Human-level control through deep reinforcement learning, Nature
-518, extended data table 2): 50 million frames of the agent, each of 4 of the game."""
+"""Model-free methods: name, training frames and score as published (Human-level control through deep reinforcement
+learning, Nature 518, extended data table 2): 50 million frames of the agent, each of 4 frames of the game."""
 ARRIVAL, PAPER = "arrival", "paper"
-WARM = 200  # frames, in which all kernels are used
+WARM = 200  # Frames of a warm-up game, in which all kernels are compiled.
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class BreakoutSettings:
-    """How thorough."""
+    """How thorough a run is."""
 
     training: tuple[int, ...]
-    """Frames of random play to learn from."""
+    """Numbers of frames of random play to learn from."""
     games: int
-    """With the most training frames, each with its own seed and its own training frames."""
+    """Number of games with the most training frames; each has its own seed and its own random play."""
     fewer: int
-    """Games with fewer training frames."""
+    """Number of games with fewer training frames."""
     frames: int
-    """Of a game, at most: 18,000 are 5 minutes."""
+    """Frames of a game, at most; 18,000 frames are 5 minutes."""
     film: tuple[int, int]
     """First and last frame of the film."""
     dqn_steps: int
-    """Actions that DQN learns from, of 4 frames each."""
+    """Actions that DQN is trained on, of 4 frames each."""
 
 
 FULL = BreakoutSettings((10, 30, 100, 300, 1000), 10, 3, 18_000, (6_000, 7_800), 25_000)
@@ -54,19 +54,19 @@ QUICK = BreakoutSettings((30, 1000), 1, 1, 4_000, (0, 600), 2_000)
 
 
 class BreakoutBench:
-    """What all games share: the game, the scenes, and what was learned from a record of random play."""
+    """Shared by all games: the emulator, the scenes, and the records of random play."""
 
     def __init__(self, run: Run, game: Game, settings: BreakoutSettings) -> None:
         self.run, self.game, self.settings = run, game, settings
         self.world, self.rail = BreakoutWorld(bricks=True), BreakoutWorld(bricks=False)
-        self._records: dict[int, PaddleRecord] = {}
+        self._records: dict[int, RandomPlay] = {}
 
     def seed(self, number: int) -> int:
-        """Of the game number `number`; the random play before it has another."""
+        """Seed of a game; its random play has a different one."""
         return 1000 * self.run.seed + 2 * number
 
     def paddle(self, number: int, frames: int) -> tuple[Paddle, list[float]]:
-        """Learned from the first so many frames of random play number `number`; and the error along the way."""
+        """The paddle learned from the first `frames` frames of a game's random play; and the error by evaluation."""
         if number not in self._records:
             generator = self.run.generator(100 + number)
             longest = max(self.settings.training)
@@ -96,11 +96,11 @@ def run(run: Run) -> None:
     with Game() as game, one_torch_thread():
         bench = BreakoutBench(run, game, settings)
         kinds = [ARRIVAL, PAPER]
-        for kind in kinds:  # kernels are made when they are first used: that is not part of a frame
+        for kind in kinds:  # Warm up: compiling kernels must not count as time of a frame.
             play(game, bench.player(kind, 0, Paddle.guess()), bench.seed(0), WARM)
         attempt(run, "film", lambda: film(run, bench))
         table: dict[str, dict[int, list[Played]]] = {kind: {} for kind in kinds}
-        for frames, kind in itertools.product(reversed(settings.training), kinds):  # what matters most comes first
+        for frames, kind in itertools.product(reversed(settings.training), kinds):  # Most training first.
             games = settings.games if frames == max(settings.training) else settings.fewer
             table[kind][frames] = []
             for played in play_games(bench, kind, frames, games):
@@ -113,7 +113,7 @@ def run(run: Run) -> None:
 
 
 def attempt(run: Run, what: str, part: Callable[[], T]) -> T | None:
-    """A part that others do without: if it fails, that is said and recorded, and the rest goes on."""
+    """Run an optional part: a failure is logged and recorded, and the experiment continues."""
     try:
         return part()
     except Exception as error:
@@ -130,7 +130,7 @@ def play_games(bench: BreakoutBench, kind: str, frames: int, games: int) -> Iter
 
 
 def tabulate(run: Run, table: dict[str, dict[int, list[Played]]]) -> dict[str, dict[str, Any]]:
-    """Scores of all games so far, and what a frame costs, by player and by training frames."""
+    """Scores of all games so far, and CPU time per frame, by player and by training frames."""
     found: dict[str, dict[str, Any]] = {}
     for name, by_frames in table.items():
         found[name] = {}
@@ -171,7 +171,7 @@ def train_dqn(run: Run, settings: BreakoutSettings) -> dqn.Trained | None:
 
 
 def film(run: Run, bench: BreakoutBench) -> None:
-    """A part of the first game, with the ball's expected path; and how the paddle was learned for it."""
+    """Film a part of the first game, with the predicted path of the ball; and record how its paddle was learned."""
     settings = bench.settings
     paddle, errors = bench.paddle(0, max(settings.training))
     run.record(paddle={"learned": paddle.numbers(), "error_px2": errors, "guess": Paddle.guess().numbers()})
@@ -214,7 +214,7 @@ def draw_learning(run: Run, errors: list[float]) -> None:
 
 
 def draw_scores(run: Run, table: dict[str, dict[int, list[Played]]], trained: dqn.Trained | None) -> None:
-    """Score against training frames: these players, what is published, and DQN as measured here."""
+    """Draw score against training frames: these players, published results, and DQN as measured here."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8.0, 4.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""The Atari game: Gymnasium's ``ALE/Breakout-v5``, one action for every frame, and actions that sometimes stick."""
+"""The Atari game: Gymnasium's ``ALE/Breakout-v5`` with one action per frame and sticky actions."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 Array = np.ndarray
 
-STICKY = 0.25  # the probability with which a frame repeats the last action instead
+STICKY = 0.25  # Probability that a frame repeats the previous action instead of the new one.
 
 
 class Action(enum.IntEnum):
-    """As the game numbers them."""
+    """The game's actions."""
 
     NOOP = 0
     FIRE = 1
@@ -24,13 +24,13 @@ class Action(enum.IntEnum):
 
     @property
     def direction(self) -> float:
-        """In which the paddle is pushed: 1 right, -1 left."""
+        """The direction in which the paddle is pushed: 1 right, -1 left, 0 none."""
         return {Action.RIGHT: 1.0, Action.LEFT: -1.0}.get(self, 0.0)
 
 
 @dataclass(frozen=True)
 class Turn:
-    """What came of one action: the frame, uint8 [210, 160, 3], the points won, and whether the game is over."""
+    """The result of one action: the frame, uint8 [210, 160, 3], the points won, and whether the game is over."""
 
     frame: Array
     reward: float
@@ -38,7 +38,7 @@ class Turn:
 
 
 class Game:
-    """One game after the other."""
+    """The emulator, which plays one game after the other."""
 
     def __init__(self) -> None:
         gymnasium = load()
@@ -48,7 +48,7 @@ class Game:
         )  # fmt: skip
 
     def reset(self, seed: int) -> Turn:
-        """A new game, whose chances are those of the seed."""
+        """Start a new game, with the randomness of a seed."""
         frame, _ = self.env.reset(seed=seed)
         return Turn(frame, 0.0, False)
 
@@ -66,7 +66,7 @@ class Game:
 
 
 def load() -> Any:
-    """Gymnasium, with the Atari games in its registry."""
+    """Import gymnasium, with the Atari games registered."""
     try:
         import ale_py
         import gymnasium

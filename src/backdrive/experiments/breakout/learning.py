@@ -1,4 +1,4 @@
-"""Learn how the paddle answers: play at random, play the same in the simulation, and descend on the difference."""
+"""Learn how the paddle responds: play at random, simulate the same actions, and minimise the difference."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .paddle import Paddle
 from .perception import LEFT, RIGHT, look
 from .world import WIDTH, BreakoutWorld
 
-WINDOW = 10  # frames, of a motion that is simulated
-HOLD = 4  # frames, for which a random action is kept up
-UPDATES = 40  # of the optimiser, at most
+WINDOW = 10  # Frames of a simulated motion.
+HOLD = 4  # Frames for which a random action is held.
+UPDATES = 40  # Iterations of the optimiser, at most.
 
 
 @dataclass(frozen=True)
-class PaddleRecord:
-    """A game played at random: the paddle's centre x [N] in frames 0 to N - 1, NaN where a part of it is hidden, and
-    the directions [N] pushed after each."""
+class RandomPlay:
+    """A game played at random: the paddle's centre x [N] (px) in frames 0 to N - 1, NaN where it is partly hidden, and
+    the directions [N] pushed after each frame."""
 
     x: Tensor
     directions: Tensor
@@ -29,12 +29,12 @@ class PaddleRecord:
     def __len__(self) -> int:
         return len(self.x)
 
-    def first(self, frames: int) -> PaddleRecord:
-        return PaddleRecord(self.x[:frames], self.directions[:frames])
+    def first(self, frames: int) -> RandomPlay:
+        return RandomPlay(self.x[:frames], self.directions[:frames])
 
 
-def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generator) -> PaddleRecord:
-    """So many frames; the game's chances are those of the seed."""
+def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generator) -> RandomPlay:
+    """Play `frames` frames with random actions; seed: of the game's own randomness."""
     turn, x, directions = game.reset(seed), [], []
     action, fresh = Action.NOOP, False
     for t in range(frames):
@@ -44,20 +44,20 @@ def play_at_random(game: Game, frames: int, seed: int, generator: torch.Generato
         directions.append(action.direction)
         turn = game.act(action)
         fresh = turn.over
-        if fresh:  # the paddle jumps
+        if fresh:  # A new game moves the paddle.
             turn = game.reset(seed + 1)
-    return PaddleRecord(torch.tensor(x, dtype=torch.float64), torch.tensor(directions, dtype=torch.float64))
+    return RandomPlay(torch.tensor(x, dtype=torch.float64), torch.tensor(directions, dtype=torch.float64))
 
 
 def _centre(paddle: tuple[float, float] | None) -> float:
-    """NaN where the paddle is at a wall: it goes on behind it, unseen."""
+    """The centre of the paddle, px; NaN at a wall, where the paddle is partly hidden."""
     if paddle is None or paddle[0] <= LEFT or paddle[1] >= RIGHT or paddle[1] - paddle[0] != WIDTH:
         return torch.nan
     return 0.5 * (paddle[0] + paddle[1])
 
 
-def windows(record: PaddleRecord) -> tuple[Tensor, Tensor]:
-    """First frames [B] of all motions that are seen as a whole, and x [W + 2, B] from the frame before on."""
+def windows(record: RandomPlay) -> tuple[Tensor, Tensor]:
+    """First frames [B] of all motions that are visible throughout, and x [W + 2, B] from one frame earlier on."""
     steps = max(min(WINDOW, len(record) - 3), 1)
     if len(record) < steps + 2:
         return torch.zeros(0, dtype=torch.int64), torch.zeros(steps + 2, 0, dtype=torch.float64)
@@ -66,8 +66,8 @@ def windows(record: PaddleRecord) -> tuple[Tensor, Tensor]:
     return 1 + torch.nonzero(whole).flatten(), x[:, whole]
 
 
-def error(world: BreakoutWorld, paddle: Paddle, record: PaddleRecord) -> Tensor:
-    """Mean squared difference of the paddle's simulated and seen motion over all windows, px²; differentiable."""
+def error(world: BreakoutWorld, paddle: Paddle, record: RandomPlay) -> Tensor:
+    """Mean squared difference between simulated and observed positions of the paddle, px²; differentiable."""
     begin, x = windows(record)
     steps, batch = len(x) - 2, len(begin)
     controls = paddle.controls(record.directions).unfold(0, steps, 1)[begin].T.unsqueeze(-1)
@@ -78,8 +78,8 @@ def error(world: BreakoutWorld, paddle: Paddle, record: PaddleRecord) -> Tensor:
     return (path.q[1:, :, 3] - x[2:]).square().mean()
 
 
-def learn(world: BreakoutWorld, record: PaddleRecord) -> tuple[Paddle, list[float]]:
-    """The paddle that explains the record best, by L-BFGS on `error` from the guess; and the error along the way."""
+def learn(world: BreakoutWorld, record: RandomPlay) -> tuple[Paddle, list[float]]:
+    """Fit the paddle to a record by L-BFGS on `error`, from the guess; returns it, and the error by evaluation."""
     begin, _ = windows(record)
     if len(begin) == 0:
         return Paddle.guess(), []
@@ -101,5 +101,5 @@ def learn(world: BreakoutWorld, record: PaddleRecord) -> tuple[Paddle, list[floa
 
 
 def _paddle(z: Tensor) -> Paddle:
-    """Of free numbers [4]: gear and damping are positive, the others between 0 and 1."""
+    """The paddle with free numbers z [4]: gear and damping are positive, stick and delay between 0 and 1."""
     return Paddle(*z[:2].exp(), *torch.sigmoid(z[2:]))

@@ -1,11 +1,11 @@
-"""How the paddle answers: what is learned of it, and how actions become the control of its motor.
+"""How the paddle responds: its learned parameters, and how actions become the control of its motor.
 
-A frame repeats the last action with the probability `stick`, so that on average the game does e, and the paddle feels
-it `delay` frames later:
+A frame repeats the previous action with the probability `stick`, so the effective action is e on average, and it acts
+on the paddle `delay` frames later:
 
     e[t] = (1 - stick) a[t] + stick e[t - 1]        u[t] = (1 - delay) e[t] + delay e[t - 1]
 
-The rest is the scene's: a body of mass 1 on a slider, v⁺ = v + gear u - damping v⁺, x⁺ = x + v⁺.
+The scene does the rest: a body of mass 1 on a slider, v⁺ = v + gear u - damping v⁺, x⁺ = x + v⁺.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-MEMORY = 32  # frames, after which an action no longer sticks
+MEMORY = 32  # Frames after which the effect of sticking is negligible.
 
 
 @dataclass(frozen=True)
 class Paddle:
-    """What is learned, each a tensor without dimensions.
+    """The learned parameters, scalar tensors.
 
-    gear: px/frame², the push of an action. damping: 1/frame. stick: of an action, 0 to 1. delay: frames, 0 to 1.
+    gear: px/frame², acceleration by an action. damping: 1/frame. stick: probability that an action is repeated.
+    delay: frames, 0 to 1.
     """
 
     gear: Tensor
@@ -32,24 +33,24 @@ class Paddle:
 
     @classmethod
     def guess(cls) -> Paddle:
-        """Before anything is learned."""
+        """The initial guess."""
         return cls(*torch.tensor([1.0, 0.5, 0.1, 0.5], dtype=torch.float64))
 
     @property
     def speed(self) -> Tensor:
-        """px/frame, of the paddle when an action is held."""
+        """Terminal speed of the paddle while an action is held, px/frame."""
         return self.gear / self.damping
 
     @property
     def parameters(self) -> dict[str, Tensor]:
-        """Those of the scene: the ball's joint, the first, has no damping."""
+        """Parameters of the scene. The first joint, the ball's, has no damping."""
         return {
             "gear": self.gear.reshape(1),
             "damping": torch.stack([torch.zeros_like(self.damping), self.damping]),
         }
 
     def controls(self, directions: Tensor) -> Tensor:
-        """u [T] of a record of actions from the beginning of a game: -1 left, 1 right, else 0; [T]"""
+        """Controls u [T] for the actions of a game from its beginning, [T]: -1 left, 1 right, else 0."""
         ages = torch.arange(MEMORY)
         past = torch.cat([directions.new_zeros(MEMORY), directions]).unfold(0, MEMORY, 1)  # [T + 1, MEMORY]
         e = past.flip(-1) @ ((1.0 - self.stick) * self.stick**ages)
@@ -61,7 +62,7 @@ class Paddle:
 
 @dataclass
 class Hand:
-    """The same frame by frame: it knows what the paddle is still to feel of earlier actions."""
+    """The same recursion frame by frame, with the pending effect of earlier actions as its state."""
 
     paddle: Paddle
     _e: float = 0.0
@@ -70,7 +71,7 @@ class Hand:
         self._stick, self._delay = float(self.paddle.stick), float(self.paddle.delay)
 
     def controls(self, directions: list[float]) -> list[float]:
-        """u of the next frames, if these are their actions."""
+        """Controls u of the next frames for these actions."""
         e, out = self._e, []
         for a in directions:
             before, e = e, (1.0 - self._stick) * a + self._stick * e
@@ -78,10 +79,10 @@ class Hand:
         return out
 
     def did(self, direction: float) -> None:
-        """This action was taken."""
+        """Advance by one frame in which this action was taken."""
         self._e = (1.0 - self._stick) * direction + self._stick * self._e
 
     def nearest(self, control: float) -> float:
-        """The direction, -1, 0 or 1, whose mean effect is the nearest to this control."""
+        """The direction, -1, 0 or 1, whose expected effect is nearest to this control."""
         wanted = (control - self._stick * self._e) / (1.0 - self._stick)
         return float(min(max(round(wanted), -1), 1))

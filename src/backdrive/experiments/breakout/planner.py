@@ -1,4 +1,4 @@
-"""Two players that plan in the scene: one as in the paper, and one that goes to where the ball will arrive."""
+"""Two players that plan in the scene: one as in the paper, and one that goes to the ball's point of arrival."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from .tracking import Pair, Situation
 from .world import AWAY, CONTACT, BreakoutWorld
 
 MIDDLE = 0.5 * (LEFT + RIGHT)
-LOST = 8  # frames without a ball, after which the next one is asked for
+LOST = 8  # Frames without a ball after which a new one is served.
 ACTIONS = (Action.NOOP, Action.RIGHT, Action.LEFT)
 
-HORIZON = 5  # frames, as in the paper
-EFFORT = 1e-3  # px², the cost of a control: without it, pushing has no price
+HORIZON = 5  # Frames, as in the paper.
+EFFORT = 1e-3  # Weight of squared controls in the cost, px²; without it, pushing would be free.
 
-FAR = 150  # frames, for which the ball's flight is predicted
-REFRESH = 4  # frames; a prediction is kept so long unless the ball leaves it
-OFF_PATH = 1.5  # px
-SETTLE = 8  # frames, after which a push has had its effect
-MARGIN = 10.0  # px of the paddle's width that are not aimed with
-RELUCTANCE = 1.0  # px by which an action must bring the paddle nearer: one that sticks is worse than none
+FAR = 150  # Frames for which the ball's flight is predicted.
+REFRESH = 4  # Frames for which a prediction is kept, unless the ball leaves the predicted path.
+OFF_PATH = 1.5  # Distance from the predicted path that counts as leaving it, px.
+SETTLE = 8  # Frames after which a push has had its full effect.
+MARGIN = 10.0  # Part of the paddle's width that is not used for aiming, px.
+RELUCTANCE = 1.0  # Least improvement that justifies an action, px: actions may stick, so none is safer.
 
 
 class Player(Protocol):
-    """Chooses an action in every frame. frames: from how many it wants the ball's velocity, see `Tracker`."""
+    """Chooses an action in every frame. frames: number of frames for the ball's velocity, see `Tracker`."""
 
     frames: int
 
     def act(self, now: Situation) -> Action: ...
 
     def forecast(self) -> Tensor | None:
-        """Where the ball is expected from the last frame on, [T, 2] px."""
+        """Predicted positions of the ball from the last frame on, [T, 2] px."""
         ...
 
 
 class _Server:
-    """Asks for a ball when there has been none for some frames."""
+    """Serves a new ball when none has been seen for some frames."""
 
     def __init__(self) -> None:
         self._waited = LOST
@@ -53,12 +53,12 @@ class _Server:
 
 
 class PaperPlayer:
-    """iLQR over 5 frames: the paddle's squared distance from the ball while it descends, else from the middle.
+    """iLQR over 5 frames. Cost: the paddle's squared distance from the ball while it descends, else from the middle.
 
-    Its model is the scene without bricks, which are farther away than 5 frames from where the ball is to be hit. A plan
-    begins after the coming frame, in which the paddle feels earlier actions only. There is a new one in every frame,
-    whose first control says which action is the nearest. A ball that is hidden (beside a wall, or as it hits a brick)
-    is where the scene expects it.
+    The model is the scene without bricks, which are more than 5 frames of flight away from the paddle. A plan starts
+    after the coming frame, in which only earlier actions affect the paddle. Every frame has a new plan, and takes the
+    action nearest to its first control. A hidden ball (beside a wall, or as it hits a brick) is assumed where the scene
+    predicts it.
     """
 
     frames = 2
@@ -89,7 +89,7 @@ class PaperPlayer:
         return {0.0: Action.NOOP, 1.0: Action.RIGHT, -1.0: Action.LEFT}[direction]
 
     def _expect(self, now: Situation) -> State:
-        """The state after the coming frame; where no ball was seen at all, one that does not matter."""
+        """The predicted state after the coming frame; without any ball seen so far, its position is arbitrary."""
         ball, velocity = now.ball, now.velocity
         if self.coming is not None and (ball is None or velocity == (0.0, 0.0)):
             x, y, vx, vy = torch.cat([self.coming.q[:2], self.coming.v[:2]]).tolist()
@@ -116,17 +116,17 @@ def _paper_cost(chase: bool) -> Any:
 
 
 class ArrivalPlayer:
-    """Rolls the ball's flight out, off walls and bricks, to the paddle's height, and takes the paddle there.
+    """Simulates the ball's flight, bouncing off walls and bricks, to the paddle's height, and moves the paddle there.
 
-    Of three actions now, and none after, it takes the one after which the paddle comes to rest nearest to its goal. The
-    goal is off the ball by a random part of the paddle, another one for every flight: without that, the ball may go
-    round for ever.
+    Of the three possible actions, followed by none, it takes the one after which the paddle comes to rest nearest to
+    its goal. The goal is the point of arrival plus a random offset, redrawn for every flight: without it, the ball may
+    repeat the same cycle forever.
     """
 
     frames = 9
 
     def __init__(self, world: BreakoutWorld, rail: BreakoutWorld, paddle: Paddle, generator: torch.Generator) -> None:
-        """world: with bricks; rail: without, for the paddle."""
+        """world: the scene with bricks. rail: without bricks, for the paddle's motion."""
         self.world, self.rail, self.paddle, self.generator = world, rail, paddle, generator
         self.hand, self.server = Hand(paddle), _Server()
         self.path: Tensor | None = None
@@ -150,9 +150,9 @@ class ArrivalPlayer:
         return action
 
     def _predict(self, now: Situation) -> None:
-        """A new flight, if the last prediction is old or was wrong."""
+        """Predict the flight again if the last prediction is old or was wrong."""
         self.age += 1
-        if now.ball is None or now.velocity[1] == 0.0:  # hidden, or only just seen again: the last one still holds
+        if now.ball is None or now.velocity[1] == 0.0:  # Hidden, or just visible again: keep the prediction.
             if self.path is not None and self.age >= len(self.path):
                 self.path = None
             return
@@ -167,7 +167,7 @@ class ArrivalPlayer:
         self.path, self.age = path if len(low) == 0 else path[: int(low[0]) + 1], 0
 
     def arrival(self) -> float | None:
-        """Where the ball will be when it comes down to the paddle's height; None if that is not foreseen."""
+        """x of the ball when it comes down to the paddle's height, px; None if that is not predicted."""
         if self.path is None or len(self.path) < 2 or float(self.path[-1, 1]) > CONTACT:
             return None
         (x0, y0), (x1, y1) = self.path[-2:].tolist()

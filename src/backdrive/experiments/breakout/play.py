@@ -1,4 +1,4 @@
-"""Whole games: frame by frame, with what the player expects, and what a game came to."""
+"""Whole games: frame by frame with the player's predictions, and their results."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .tracking import Situation, Tracker
 
 Array = np.ndarray
 
-SCALE = 3  # of a picture
-EXPECTED = (90, 230, 255)
+SCALE = 3  # Magnification of pictures.
+EXPECTED = (90, 230, 255)  # Colour of the predicted path, RGB.
 
 
 @dataclass(frozen=True)
 class Moment:
-    """A frame, what was known in it, where the ball was expected [T, 2] px, the score so far, and the CPU seconds that
-    perception and planning took."""
+    """A frame, the situation in it, the predicted path of the ball [T, 2] (px), the score so far, and the CPU time (s)
+    of perception and planning."""
 
     frame: Array
     known: Situation
@@ -33,7 +33,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Played:
-    """What a game came to. milliseconds: CPU time of perception and planning, for each of its frames."""
+    """The result of a game. milliseconds: CPU time of perception and planning for each frame."""
 
     score: float
     frames: int
@@ -41,7 +41,7 @@ class Played:
 
 
 def play(game: Game, player: Player, seed: int, frames: int) -> Played:
-    """A game of at most so many frames."""
+    """Play a game of at most `frames` frames."""
     seconds, score = [], 0.0
     for moment in moments(game, player, seed, frames):
         seconds.append(moment.seconds)
@@ -50,7 +50,7 @@ def play(game: Game, player: Player, seed: int, frames: int) -> Played:
 
 
 def moments(game: Game, player: Player, seed: int, frames: int) -> Iterator[Moment]:
-    """A game of at most so many frames, and what it ends with."""
+    """Play a game of at most `frames` frames; yields every frame, and the last one."""
     tracker, turn, score = Tracker(player.frames), game.reset(seed), 0.0
     for _ in range(frames):
         began = time.process_time()
@@ -68,7 +68,7 @@ def moments(game: Game, player: Player, seed: int, frames: int) -> Iterator[Mome
 
 
 def picture(moment: Moment) -> Array:
-    """The frame, 3 times as large, with the expected path of the ball in dots; uint8 [630, 480, 3]"""
+    """The frame, magnified, with the predicted path of the ball as dots; uint8 [630, 480, 3]."""
     image = moment.frame.repeat(SCALE, 0).repeat(SCALE, 1)
     for x, y in moment.expected:
         row, column = round(SCALE * (HEIGHT - y)), round(SCALE * x)

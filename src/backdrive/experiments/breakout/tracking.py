@@ -1,4 +1,4 @@
-"""From what single frames show to what moves: velocities by differences of frames."""
+"""Tracking: velocities of ball and paddle from the positions in successive frames."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ Pair = tuple[float, float]
 
 @dataclass(frozen=True)
 class Situation:
-    """What is known in a frame, px and px per frame."""
+    """Positions and velocities in a frame, px and px per frame."""
 
     ball: Pair | None
     velocity: Pair
-    """Of the ball: zero in the first frame that shows it."""
+    """Velocity of the ball; zero in the first frame that shows it."""
     paddle: Pair
-    """The place of its centre, and its velocity."""
+    """Position of the paddle's centre, and its velocity."""
     width: float
-    """Of the paddle."""
+    """Width of the paddle."""
     bricks: Array
-    """bool [6, 18]"""
+    """Which bricks are left, bool [6, 18]."""
 
     @property
     def descending(self) -> bool:
@@ -34,10 +34,10 @@ class Situation:
 
 
 class Tracker:
-    """Frame by frame. frames: the ball's velocity is taken from so many, at most; 2 as in the paper.
+    """Tracks the objects frame by frame. frames: number of frames for the ball's velocity, at most; 2 in the paper.
 
-    Places are whole pixels: a velocity from two frames is wrong by up to 1 px per frame, from n frames by 1/(n - 1). No
-    more frames are taken than the ball has flown straight.
+    Positions are whole pixels: a velocity from two frames is wrong by up to 1 px per frame, from n frames by 1/(n - 1).
+    Only frames since the ball's last bounce are used.
     """
 
     def __init__(self, frames: int = 2) -> None:
@@ -57,7 +57,7 @@ class Tracker:
         if len(flight) > 1:
             step = [b - a for a, b in zip(flight[-1], ball, strict=True)]
             so_far = [b - a for a, b in zip(flight[0], flight[-1], strict=True)]
-            if any(a * b < 0.0 for a, b in zip(step, so_far, strict=True)):  # it has bounced
+            if any(a * b < 0.0 for a, b in zip(step, so_far, strict=True)):  # The ball has bounced.
                 last = flight[-1]
                 flight.clear()
                 flight.append(last)
@@ -71,7 +71,7 @@ class Tracker:
         return (flight[-1][0] - flight[0][0]) / n, (flight[-1][1] - flight[0][1]) / n
 
     def _follow_paddle(self, seen: Seen) -> Pair:
-        """At the right wall it is not seen as a whole, and a ball that was missed may pass for a part of it."""
+        """The paddle's position and velocity. At the right wall it is partly hidden; a missed ball may look like it."""
         if seen.paddle is None:
             return (self._left or LEFT) + 0.5 * self._width, 0.0
         left, right = seen.paddle

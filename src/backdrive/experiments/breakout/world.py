@@ -1,7 +1,7 @@
-"""The scene that stands for the game: walls, bricks, ball and paddle, in pixels and frames, with elastic bounces.
+"""The scene that models the game: walls, bricks, ball and paddle, in pixels and frames, with elastic bounces.
 
-The game's ball is 2 px wide and 4 px high and never turns; here it is a circle of radius 1 px, and whatever it hits
-from above or below is 1 px higher instead. A brick that is gone stays in the scene: it is moved out of reach, by a
+The game's ball is 2 px wide and 4 px high and never rotates; here it is a circle of radius 1 px, and obstacles extend
+1 px farther upwards and downwards instead. A brick that is gone stays in the scene but is moved out of reach by a
 parameter, so that one kernel serves a whole game.
 """
 
@@ -23,16 +23,16 @@ Array = np.ndarray
 
 ELASTIC: dict[str, Any] = {"friction": 0.0, "restitution": 1.0}
 RADIUS = 0.5 * BALL[0]
-FLAT = 0.5 * BALL[1] - RADIUS  # by so much everything is higher
-WIDTH = 16.0  # of the paddle, until the ball has hit the upper wall
-CONTACT = PADDLE_TOP + 0.5 * BALL[1]  # the height of the ball's centre on the paddle
-AWAY = -1000.0
+FLAT = 0.5 * BALL[1] - RADIUS  # By this much, obstacles extend farther upwards and downwards, px.
+WIDTH = 16.0  # Width of the paddle until the ball has hit the upper wall.
+CONTACT = PADDLE_TOP + 0.5 * BALL[1]  # Height of the ball's centre when it touches the paddle.
+AWAY = -1000.0  # Coordinate of objects that are out of reach, px.
 
 
 class BreakoutWorld:
-    """The scene and its simulator, with steps of a frame. bricks: whether there are any.
+    """The scene and its simulator, whose steps are frames. bricks: whether the scene has bricks.
 
-    q = (ball x, y, angle, paddle x), v its rates: px and px per frame.
+    q = (ball x, y, angle, paddle x), v = its rates; px and px per frame.
     """
 
     def __init__(self, bricks: bool = True) -> None:
@@ -43,13 +43,13 @@ class BreakoutWorld:
         self._width = self.model.parameters()["size"].rows.index("paddle.x")
 
     def state(self, ball: tuple[float, float], velocity: tuple[float, float], paddle: tuple[float, float]) -> State:
-        """Where things are: the ball's place and velocity, and the paddle's centre and velocity."""
+        """The state from the ball's position and velocity, and the paddle's (centre, velocity)."""
         q = torch.tensor([*ball, 0.0, paddle[0]], dtype=torch.float64)
         v = torch.tensor([*velocity, 0.0, paddle[1]], dtype=torch.float64)
         return State(q, v)
 
     def parameters(self, paddle: Paddle, width: float = WIDTH, bricks: Array | None = None) -> dict[str, Tensor]:
-        """What is learned of the paddle, how wide it is, and which bricks are left: bool [6, 18]."""
+        """Parameters of the scene for a learned paddle, its width, and the remaining bricks, bool [6, 18]."""
         size = self._size.clone()
         size[self._width] = width
         given = {"size": size, **paddle.parameters}
@@ -60,7 +60,7 @@ class BreakoutWorld:
         return given
 
     def predict(self, state: State, parameters: dict[str, Tensor], steps: int) -> Trajectory:
-        """The motion with the paddle left alone."""
+        """The motion without actions."""
         with torch.no_grad():
             return self.simulator.rollout(state, steps=steps, parameters=parameters)
 

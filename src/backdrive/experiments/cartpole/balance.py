@@ -1,4 +1,4 @@
-"""Balancing: iLQR over a few steps, in every step, in any of the models."""
+"""Balancing by model-predictive control: in every step, iLQR over a few steps of a learned model."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...control import ILQR, MPC, Cost
 from .game import CAP, FORCE, CartPole
-from .several import Several
+from .model_batch import ModelBatch
 
 HORIZON = 5
 PLANNER = ILQR(max_iterations=2, tolerance=1e-4)
@@ -19,13 +19,13 @@ def _leaning(x: Tensor) -> Tensor:
     return x[2].square()
 
 
-COST = Cost(lambda x, u, t: _leaning(x), _leaning)  # the paper's: the square of the pole's angle
+COST = Cost(lambda x, u, t: _leaning(x), _leaning)  # The paper's cost: the square of the pole's angle.
 
 
 def balance(
-    dynamics: Several, models: Sequence[int], seeds: Sequence[int], tick: Callable[[int, int], None] | None = None
+    dynamics: ModelBatch, models: Sequence[int], seeds: Sequence[int], tick: Callable[[int, int], None] | None = None
 ) -> list[int]:
-    """The rewards of episodes, each with its model and its seed; all of them at once. tick: told how far it is."""
+    """The rewards of episodes, each with its own model and seed, run in one batch. tick: called with the progress."""
     envs = [CartPole() for _ in seeds]
     rows = [[*env.reset(seed), model] for env, seed, model in zip(envs, seeds, models, strict=True)]
     x = torch.tensor(rows, dtype=torch.float64)
@@ -39,7 +39,7 @@ def balance(
         for k in going:
             rewards[k] += 1
         x = torch.cat([torch.tensor(seen, dtype=torch.float64), x[:, 4:]], -1)
-        if any(over):  # the others go on, from their last plans
+        if any(over):  # The other episodes continue from their last plans.
             left = ~torch.tensor(over)
             assert mpc.plan is not None
             controls = mpc.plan.controls[[*range(1, HORIZON), HORIZON - 1]][:, left]

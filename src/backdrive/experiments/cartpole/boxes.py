@@ -1,4 +1,4 @@
-"""The scene: its masses and sizes are learned by `fit`, and its steps are those of the engine."""
+"""The model that is a scene: its masses and sizes are learned by `fit`, its steps are the engine's."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from ...model import Box, Hinge, Model, Scene, Slider, State
 from ...simulator import Simulator
 from ...trajectory import Trajectory
 from .game import DT, FORCE, GRAVITY, Steps
-from .several import Several
+from .model_batch import ModelBatch
 
 BOXES = "boxes"
 UNKNOWNS = ("mass of cart", "mass of pole", "length of pole", "width of pole")
 BOUNDS = ((0.1, 10.0), (0.01, 1.0), (0.1, 10.0), (0.001, 1.0))  # kg, kg, m, m
-TRUTH = (1.0, 0.1, 1.0, 0.0)  # Gymnasium's pole is a thin rod
-TOLD = ("mass of both (kg)", "pole's mass x arm (kg m)", "inertia about hinge (kg m²)")
-POLE_X, POLE_Y = 2, 3  # rows of the parameter "size"
-SIGN = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)  # the hinge turns to the left
-TURN = torch.diag(SIGN)[:, [0, 2, 1, 3]]  # (q, v) to what is seen: x, its rate, angle, its rate
+TRUTH = (1.0, 0.1, 1.0, 0.0)  # Gymnasium's pole is a thin rod.
+IDENTIFIABLE = ("mass of both (kg)", "pole's mass x arm (kg m)", "inertia about hinge (kg m²)")
+POLE_X, POLE_Y = 2, 3  # Rows of the parameter "size".
+SIGN = torch.tensor([1.0, 1.0, -1.0, -1.0], dtype=torch.float64)  # The hinge's angle is positive to the left.
+TURN = torch.diag(SIGN)[:, [0, 2, 1, 3]]  # Maps (q, v) to observations: x, its rate, angle, its rate.
 
 
-class Boxes(Several):
-    """Scenes with the masses and sizes of `values` [K, 4], as `UNKNOWNS` has them."""
+class Boxes(ModelBatch):
+    """Scenes with masses and sizes `values` [K, 4], in the order of `UNKNOWNS`."""
 
     def __init__(self, simulator: Simulator, values: Tensor) -> None:
         self.simulator, self.count = simulator, len(values)
@@ -81,7 +81,7 @@ def build() -> Model:
 
 
 def solid(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """What follows from mass [K, 2] and size [K, 4]: the inertias of the boxes, and that the pole stands on its end."""
+    """Parameters derived from mass [K, 2] and size [K, 4]: the inertias, and the hinge at the pole's lower end."""
     (cart, pole), (x, y, width, length) = (parameters[name].unbind(-1) for name in ("mass", "size"))
     inertia = torch.stack([cart * (x**2 + y**2), pole * (width**2 + length**2)], -1) / 12.0
     up = torch.stack([torch.zeros_like(length), length / 2.0], -1)
@@ -94,13 +94,13 @@ def solid(parameters: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def guess(generator: torch.Generator) -> Tensor:
-    """[4], anywhere between the bounds but near the ends, all ratios alike."""
+    """A random guess [4], log-uniform in the middle 80 % between the bounds."""
     low, high = torch.tensor(BOUNDS, dtype=torch.float64).unbind(-1)
     return low * (high / low) ** (0.1 + 0.8 * torch.rand(len(BOUNDS), generator=generator, dtype=torch.float64))
 
 
 def learn_boxes(simulator: Simulator, steps: Steps, start: Tensor, width: float | None = None) -> Fit:
-    """The masses and sizes with the least squares of one-step errors, from `start` [4]; the width may be known."""
+    """Fit masses and sizes by least squares of one-step errors, from `start` [4]. width: the pole's, if known, m."""
     masses, sizes = (("mass", "cart"), ("mass", "pole")), (("size", "pole.y"), ("size", "pole.x"))
     wanted = [*masses, *(sizes if width is None else sizes[:1])]
     learn = [
@@ -117,13 +117,16 @@ def learn_boxes(simulator: Simulator, steps: Steps, start: Tensor, width: float 
     )  # fmt: skip
 
 
-def told(values: Tensor) -> Tensor:
-    """What motion tells of masses and sizes [4]: see `TOLD`, [3]."""
+def identifiable(values: Tensor) -> Tensor:
+    """The identifiable numbers [3], see `IDENTIFIABLE`, for masses and sizes [4]."""
     cart, pole, length, width = values.unbind(-1)
     return torch.stack([cart + pole, pole * length / 2.0, pole * (length**2 / 3.0 + width**2 / 12.0)], -1)
 
 
-def told_with_deviations(found: Fit) -> tuple[Tensor, Tensor]:
-    """[3] each; the covariance has no part along changes that leave all three as they are."""
-    J = torch.func.jacrev(told)(found.value)
-    return told(found.value), (J @ found.covariance @ J.T).diagonal().sqrt()
+def identifiable_with_deviations(found: Fit) -> tuple[Tensor, Tensor]:
+    """The identifiable numbers and their standard deviations, [3] each.
+
+    The covariance has no component along the direction that leaves all three unchanged.
+    """
+    J = torch.func.jacrev(identifiable)(found.value)
+    return identifiable(found.value), (J @ found.covariance @ J.T).diagonal().sqrt()

@@ -1,4 +1,4 @@
-"""Learn boxes and networks from the same random play, and see how well they expect, and balance."""
+"""Learn boxes and networks from the same random play, and compare their predictions and their balancing."""
 
 from __future__ import annotations
 
@@ -15,37 +15,49 @@ from ...simulator import Simulator
 from ...threads import one_torch_thread
 from ..run import Run
 from .balance import HORIZON, PLANNER, balance
-from .boxes import BOUNDS, BOXES, TOLD, TRUTH, UNKNOWNS, Boxes, build, guess, learn_boxes, told, told_with_deviations
+from .boxes import (
+    BOUNDS,
+    BOXES,
+    IDENTIFIABLE,
+    TRUTH,
+    UNKNOWNS,
+    Boxes,
+    build,
+    guess,
+    identifiable,
+    identifiable_with_deviations,
+    learn_boxes,
+)
 from .figures import draw_curves, draw_learned
 from .game import CAP, DT, FORCE, GOOD, Steps, load, play_at_random
+from .model_batch import ModelBatch
 from .networks import HIDDEN, MINIBATCH, NETWORK, RATE, UPDATES, Networks
-from .several import Several
 
-FEW = 50  # samples
+FEW = 50  # Samples for which the learned masses and sizes are reported.
 
 
 @dataclass(frozen=True)
-class CartpoleSettings:
-    """How thorough."""
+class CartPoleSettings:
+    """How thorough a run is."""
 
     samples: tuple[int, ...]
-    """Steps of random play to learn from."""
+    """Numbers of steps of random play to learn from."""
     seeds: int
-    """Each has its own random play, guess, networks and episodes."""
+    """Number of seeds; each has its own random play, guess, networks and episodes."""
     episodes: int
-    """Of each seed, the same for both models and all numbers of samples."""
+    """Episodes of each seed, the same for both models and all numbers of samples."""
     held_out: int
     """Steps of random play for the one-step error."""
 
 
-FULL = CartpoleSettings((1, 2, 5, 10, 25, 50, 100, 200, 1000), 10, 5, 2000)
-QUICK = CartpoleSettings((5, 50), 5, 2, 500)
+FULL = CartPoleSettings((1, 2, 5, 10, 25, 50, 100, 200, 1000), 10, 5, 2000)
+QUICK = CartPoleSettings((5, 50), 5, 2, 500)
 
 
-class CartpoleBench:
-    """What both models share: random play to learn from and to be judged by, guesses to start from, and episodes."""
+class CartPoleBench:
+    """Shared by both models: random play for training and testing, initial guesses, and episodes."""
 
-    def __init__(self, run: Run, settings: CartpoleSettings) -> None:
+    def __init__(self, run: Run, settings: CartPoleSettings) -> None:
         self.run, self.settings = run, settings
         self.simulator = Simulator(build(), DT)
         longest = max(settings.samples)
@@ -56,14 +68,14 @@ class CartpoleBench:
         self.held_out = play_at_random(settings.held_out, self._seed(settings.seeds, 0), run.generator(3))
 
     def _seed(self, seed: int, episode: int) -> int:
-        """Of the environment; episode 0 is random play."""
+        """Seed of the environment; episode 0 is random play."""
         return 100_000 * self.run.seed + 100 * seed + episode
 
     def records_of(self, samples: int) -> list[Steps]:
         return [record.first(samples) for record in self.records]
 
-    def rewards(self, dynamics: Several, what: str) -> Tensor:
-        """Mean rewards, [samples, seeds], of models in that order."""
+    def rewards(self, dynamics: ModelBatch, what: str) -> Tensor:
+        """Mean rewards [samples, seeds] of the models, which are in that order."""
         settings = self.settings
         models = [k for k in range(dynamics.count) for _ in range(settings.episodes)]
         seeds = [self._seed(model % settings.seeds, 1 + k % settings.episodes) for k, model in enumerate(models)]
@@ -89,15 +101,15 @@ def run(run: Run) -> None:
         },
     )  # fmt: skip
     with one_torch_thread():
-        bench = CartpoleBench(run, settings)
+        bench = CartPoleBench(run, settings)
         fits = learn_all_boxes(bench)
         identify(bench, fits)
         table = {BOXES: judge_boxes(bench, fits), NETWORK: judge_networks(bench)}
     draw_curves(run, settings.samples, table)
 
 
-def learn_all_boxes(bench: CartpoleBench) -> dict[int, list[Fit]]:
-    """By the number of samples, of all seeds."""
+def learn_all_boxes(bench: CartPoleBench) -> dict[int, list[Fit]]:
+    """Fits of all seeds, by the number of samples."""
     run, settings = bench.run, bench.settings
     return {
         samples: [
@@ -108,14 +120,14 @@ def learn_all_boxes(bench: CartpoleBench) -> dict[int, list[Fit]]:
     }
 
 
-def judge_boxes(bench: CartpoleBench, fits: dict[int, list[Fit]]) -> dict[str, Any]:
-    """The guesses count as learned from 0 samples."""
+def judge_boxes(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> dict[str, Any]:
+    """Evaluate the boxes; the guesses count as learned from 0 samples."""
     learned = [torch.stack([found.value for found in some]) for some in fits.values()]
     dynamics = Boxes(bench.simulator, torch.cat([bench.guesses, *learned]))
     return judge(bench, BOXES, (0, *fits), dynamics)
 
 
-def judge_networks(bench: CartpoleBench) -> dict[str, Any]:
+def judge_networks(bench: CartPoleBench) -> dict[str, Any]:
     samples = bench.settings.samples
     several = [
         Networks.train(bench.records_of(n), bench.run.generator(100_000 + n))
@@ -124,7 +136,7 @@ def judge_networks(bench: CartpoleBench) -> dict[str, Any]:
     return judge(bench, NETWORK, samples, Networks.joined(several))
 
 
-def judge(bench: CartpoleBench, name: str, samples: Sequence[int], dynamics: Several) -> dict[str, Any]:
+def judge(bench: CartPoleBench, name: str, samples: Sequence[int], dynamics: ModelBatch) -> dict[str, Any]:
     """One-step errors and rewards of every seed, by the number of samples."""
     errors = dynamics.errors(bench.held_out).unflatten(0, (len(samples), -1))  # [samples, seeds, 4]
     rewards = bench.rewards(dynamics, f"{name}: balancing")
@@ -143,13 +155,13 @@ def judge(bench: CartpoleBench, name: str, samples: Sequence[int], dynamics: Sev
     return table
 
 
-def identify(bench: CartpoleBench, fits: dict[int, list[Fit]]) -> None:
-    """What the boxes are after `FEW` samples, how well that is known, and what a known width would tell."""
-    run, truth = bench.run, told(torch.tensor(TRUTH, dtype=torch.float64))
+def identify(bench: CartPoleBench, fits: dict[int, list[Fit]]) -> None:
+    """Report the boxes learned from `FEW` samples with their uncertainty, and those learned with a known width."""
+    run, truth = bench.run, identifiable(torch.tensor(TRUTH, dtype=torch.float64))
     samples = max(n for n in bench.settings.samples if n <= FEW or n == min(bench.settings.samples))
     some = fits[samples]
     values = torch.stack([found.value for found in some])
-    numbers, deviations = (torch.stack(x) for x in zip(*map(told_with_deviations, some), strict=True))
+    numbers, deviations = (torch.stack(x) for x in zip(*map(identifiable_with_deviations, some), strict=True))
     thin = [
         learn_boxes(bench.simulator, steps, start, width=BOUNDS[3][0])
         for steps, start in zip(bench.records_of(samples), bench.guesses, strict=True)
@@ -160,8 +172,8 @@ def identify(bench: CartpoleBench, fits: dict[int, list[Fit]]) -> None:
             "samples": samples, "unknowns": UNKNOWNS, "truth": TRUTH, "guesses": bench.guesses, "values": values,
             "deviations": torch.stack([found.std for found in some]), "outcomes": [str(f.outcome) for f in some],
             "told": {
-                "names": TOLD, "truth": truth, "values": numbers, "deviations": deviations,
-                "of_guesses": told(bench.guesses),
+                "names": IDENTIFIABLE, "truth": truth, "values": numbers, "deviations": deviations,
+                "of_guesses": identifiable(bench.guesses),
             },
             "width_known": {
                 "unknowns": UNKNOWNS[:3], "values": thin_values, "deviations": torch.stack([f.std for f in thin]),
@@ -169,7 +181,7 @@ def identify(bench: CartpoleBench, fits: dict[int, list[Fit]]) -> None:
             },
         }
     )  # fmt: skip
-    for k, name in enumerate(TOLD):
+    for k, name in enumerate(IDENTIFIABLE):
         low, high = float(numbers[:, k].min()), float(numbers[:, k].max())
         run.say(
             f"{name}: {low:.5g} to {high:.5g} from {samples} samples, ± {float(deviations[:, k].median()):.1g}; "

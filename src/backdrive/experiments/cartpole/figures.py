@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ..run import Run
 from .balance import HORIZON
-from .boxes import BOXES, TOLD, TRUTH, UNKNOWNS, told
+from .boxes import BOXES, IDENTIFIABLE, TRUTH, UNKNOWNS, identifiable
 from .game import CAP, GOOD
 
 
 def draw_curves(run: Run, counts: Sequence[int], table: dict[str, dict[str, Any]]) -> None:
-    """One-step error and reward against samples: medians and means of the seeds, with all seeds between the edges."""
+    """Draw one-step error (median of the seeds) and reward (mean) against samples; bands contain all seeds."""
     import matplotlib.pyplot as plt
 
     figure, (left, right) = plt.subplots(1, 2, figsize=(10.5, 4.2), layout="constrained")
@@ -43,7 +43,7 @@ def draw_curves(run: Run, counts: Sequence[int], table: dict[str, dict[str, Any]
 
 
 def draw_learned(run: Run, samples: int, guesses: Tensor, values: Tensor, thin: Tensor, deviations: Tensor) -> None:
-    """Every seed's masses and sizes, and the three numbers that motion tells, as multiples of the truth."""
+    """Draw every seed's masses and sizes, and the three identifiable numbers, as multiples of the truth."""
     import matplotlib.pyplot as plt
 
     truth = torch.tensor(TRUTH, dtype=torch.float64)
@@ -60,11 +60,11 @@ def draw_learned(run: Run, samples: int, guesses: Tensor, values: Tensor, thin: 
         left.plot([], [], "o", color=color, ms=4, label=label)
     left.legend(fontsize=8)
     for k in range(3):
-        exact = told(truth)[k]
+        exact = identifiable(truth)[k]
         error = 1.96 * deviations[:, k] / exact
-        right.errorbar(k + spread, told(values)[:, k] / exact, yerr=error, fmt="o", color="C0", ms=4, lw=0.8)
+        right.errorbar(k + spread, identifiable(values)[:, k] / exact, yerr=error, fmt="o", color="C0", ms=4, lw=0.8)
     right.axhline(1.0, color="k", lw=0.8, ls="--")
-    right.set_xticks(range(3), TOLD, fontsize=8)
+    right.set_xticks(range(3), IDENTIFIABLE, fontsize=8)
     right.set_xlim(-0.5, 2.5)
-    right.set(title="what motion tells, with 95 % intervals")
+    right.set(title="identifiable numbers, with 95 % intervals")
     run.figure("learned", figure)

@@ -1,4 +1,4 @@
-"""Gymnasium's CartPole-v1, pushed with any force, and random play in it."""
+"""Gymnasium's CartPole-v1 with a continuous force, and random play."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ import torch
 from torch import Tensor
 
 DT, GRAVITY, FORCE = 0.02, 9.8, 10.0  # s, m/s², N: Gymnasium's
-CAP = 1000  # steps of an episode, each of which is worth 1
-GOOD = 990.0  # mean reward, from which on it is balanced
+CAP = 1000  # Steps of an episode, at most; each has a reward of 1.
+GOOD = 990.0  # Mean reward that counts as balanced.
 
 
 class CartPole:
-    """CartPole-v1 itself, pushed with any force up to 10 N; episodes end as it says, or after `CAP` steps."""
+    """CartPole-v1 with any force up to 10 N; episodes end by its own rules, or after `CAP` steps."""
 
     def __init__(self) -> None:
         self.env: Any = load().make("CartPole-v1", max_episode_steps=CAP, disable_env_checker=True)
 
     def reset(self, seed: int | None = None) -> list[float]:
-        """x (m), its rate, the pole's angle (rad, to the right), its rate; without a seed chances go on."""
+        """x (m), its rate, the pole's angle (rad, to the right), its rate; without a seed, the randomness continues."""
         return self.env.reset(seed=seed)[0].tolist()
 
     def push(self, force: float) -> tuple[list[float], bool]:
-        """What is seen after a step, and whether the episode is over."""
+        """The observation after a step, and whether the episode is over."""
         if not abs(force) <= FORCE:
             raise ValueError(f"force must be between -{FORCE:g} and {FORCE:g} N, got {force!r}")
-        self.env.unwrapped.force_mag = force  # its action 1 pushes with it, -10 as well as 10
+        self.env.unwrapped.force_mag = force  # Its action 1 pushes with this force, of either sign.
         seen, _, terminated, truncated, _ = self.env.step(1)
         return seen.tolist(), terminated or truncated
 
@@ -42,7 +42,7 @@ def load() -> Any:
 
 @dataclass(frozen=True)
 class Steps:
-    """n steps: what was seen before them [n, 4], the force [n] N, and what was seen after them [n, 4]."""
+    """n steps: the observations before [n, 4], the forces [n] (N), and the observations after [n, 4]."""
 
     before: Tensor
     force: Tensor
@@ -53,7 +53,7 @@ class Steps:
 
 
 def play_at_random(count: int, seed: int, generator: torch.Generator) -> Steps:
-    """So many steps with forces that are uniform in ± 10 N, of as many episodes as that takes."""
+    """`count` steps with forces uniform in ± 10 N, in as many episodes as needed."""
     env, rows = CartPole(), []
     seen = env.reset(seed)
     for force in (FORCE * (2.0 * torch.rand(count, generator=generator, dtype=torch.float64) - 1.0)).tolist():

@@ -1,4 +1,4 @@
-"""The baseline: networks that learn the change of what is seen."""
+"""The baseline: networks that learn the change of the observation."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import torch
 from torch import Tensor
 
 from .game import Steps
-from .several import Several
+from .model_batch import ModelBatch
 
 NETWORK = "network"
 HIDDEN, RATE, UPDATES, MINIBATCH = 100, 3e-3, 3000, 100
 
 
-class Networks(Several):
-    """K networks of two hidden layers that tell the change of what is seen; numbers go in and out in units of `scales`.
+class Networks(ModelBatch):
+    """K networks with two hidden layers that predict the change of the observation; inputs and outputs are normalised.
 
-    layers: weights [K, inputs, outputs] and biases [K, 1, outputs]. scales: means and deviations of the inputs [K, 1,
-    5] (what is seen, and the force), and of the changes [K, 1, 4].
+    layers: weights [K, inputs, outputs] and biases [K, 1, outputs]. scales: means and standard deviations of the
+    inputs [K, 1, 5] (observation and force), and of the changes [K, 1, 4].
     """
 
     def __init__(self, layers: Sequence[tuple[Tensor, Tensor]], scales: Sequence[Tensor]) -> None:
@@ -28,7 +28,7 @@ class Networks(Several):
 
     @classmethod
     def train(cls, steps: Sequence[Steps], generator: torch.Generator) -> Networks:
-        """One for each of K records of n steps."""
+        """Train one network for each of K records of n steps."""
         before, after = (torch.stack([getattr(s, name) for s in steps]) for name in ("before", "after"))
         inputs = torch.cat([before, torch.stack([s.force for s in steps]).unsqueeze(-1)], -1)
         changes = after - before
@@ -62,7 +62,7 @@ class Networks(Several):
             x.requires_grad_(False)
 
     def _through(self, y: Tensor) -> Tensor:
-        """[K, n, 4] of [K, n, 5]"""
+        """The outputs [K, n, 4] for inputs [K, n, 5], both normalised."""
         (W, b), *others = self.layers
         y = torch.baddbmm(b, y, W)
         for W, b in others:
@@ -73,7 +73,7 @@ class Networks(Several):
         mean_in, by_in, mean_out, by_out = self.scales
         counts = torch.bincount(model, minlength=self.count)
         order = model.argsort(stable=True)
-        place = torch.empty_like(model)  # among the rows of the same network
+        place = torch.empty_like(model)  # Index among the rows of the same network.
         place[order] = torch.arange(len(model)) - (counts.cumsum(0) - counts)[model[order]]
         inputs = seen.new_zeros(len(counts), int(counts.max()), 5)
         inputs = inputs.index_put((model, place), torch.cat([seen, force], -1))
@@ -81,7 +81,7 @@ class Networks(Several):
         return seen + changes[model, place]
 
     def linearize(self, x: Tensor, u: Tensor) -> tuple[Tensor, Tensor]:
-        """Rows do not know of each other: four copies of them, one for each number that is expected, in one sweep."""
+        """Rows are independent: four copies of them, one per output, give all Jacobians in one backward pass."""
         rows = len(x)
         seen, force = (y.repeat(4, 1).requires_grad_() for y in (x[:, :4], u))
         with torch.enable_grad():
@@ -92,13 +92,13 @@ class Networks(Several):
 
 
 def _scale(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and deviation [K, 1, m] of x [K, n, m]."""
+    """Mean and standard deviation [K, 1, m] of x [K, n, m]."""
     deviation = x.std(1, keepdim=True, correction=0)
-    return x.mean(1, keepdim=True), torch.where(deviation > 0.0, deviation, 1.0)  # 0 of a single sample
+    return x.mean(1, keepdim=True), torch.where(deviation > 0.0, deviation, 1.0)  # It is 0 for a single sample.
 
 
 def _layer(count: int, inputs: int, outputs: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """As torch.nn.Linear starts, uniform in ± 1 / √inputs."""
+    """Random weights and biases as in torch.nn.Linear: uniform in ± 1 / √inputs."""
     unit = torch.rand(count, inputs + 1, outputs, generator=generator, dtype=torch.float64)
     both = (2.0 * unit - 1.0) / math.sqrt(inputs)
     return both[:, :-1].clone(), both[:, -1:].clone()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any, TypeAlias
 
+from ...schema.layout import Kind
 from .. import checks
 
 Check: TypeAlias = Callable[[Any, str], Any]
@@ -48,7 +49,8 @@ def vectors(value: Any, place: str, size: int) -> list[list[float]]:
 
 def coordinates(value: Any, place: str) -> float | list[float]:
     """A number, or the list of numbers of a joint with several coordinates."""
-    return vector(value, place, (3, 4, 6, 7)) if isinstance(value, list) else number(value, place)
+    sizes = sorted({n for kind in Kind for n in (kind.nq, kind.nv) if n > 1})
+    return vector(value, place, sizes) if isinstance(value, list) else number(value, place)
 
 
 def interval(value: Any, place: str) -> tuple[float | None, float | None]:

@@ -15,7 +15,7 @@ import numpy as np
 
 from ...model.shapes import BOUND, SHAPE_KINDS
 from ...schema import layout
-from ...schema.layout import NV, Kind, ShapeKind
+from ...schema.layout import FLOATING, NV, Kind, ShapeKind
 from ..geometry.narrow_phase import sorted_pairs
 
 if TYPE_CHECKING:
@@ -48,9 +48,6 @@ JOINT = 3 + SUPPORT
 
 # Integers of an equation: its kind, and the support.
 EQUALITY = 1 + SUPPORT
-
-# The joint of a floating root, by the dimension of the world.
-FLOATING = {2: Kind.PLANAR, 3: Kind.FREE}
 
 # Floats of a pair: the radius of the smaller shape (m); the surface on which forces act: 1/2 a's, -1/2 b's, 0 midway.
 CONTACT = 2

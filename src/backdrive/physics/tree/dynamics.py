@@ -160,7 +160,7 @@ def expand(tree: Tree, frames: Frames, factors: Factors, z: ScalarArray) -> Scal
 
 
 @dataclass(frozen=True)
-class LinkMotion:
+class TreeMotion:
     """How the links move at some q, v and v̇.
 
     accelerations (over links, 6): (α, a) of every link, minus gravity. vdot [nv]. rotations (over links, 9): to world
@@ -174,7 +174,7 @@ class LinkMotion:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Dynamics(LinkMotion):
+class Dynamics(TreeMotion):
     """The result of `forward_dynamics`, with the intermediates that constraints and the adjoint use.
 
     factors: of M + h D. reduced [nv]: the inward half of the solve for v̇. clipped: the number of motors at a limit.

@@ -23,7 +23,7 @@ from ...schema.layout import Kind
 from ..math import spatial as sp
 from ..math.arrays import accumulate, split, zero
 from ..math.spatial import BODY, MATRIX, SPATIAL, VECTOR, Vec
-from .dynamics import Dynamics, LinkMotion, applied_force, expand, reduce
+from .dynamics import Dynamics, TreeMotion, applied_force, expand, reduce
 from .forces import motor_force
 from .inputs import DynamicsInputs
 from .joints import FIXED, JOINTS, JointModel
@@ -98,7 +98,7 @@ class VirtualPower:
 
     q: ScalarArray
     v: ScalarArray
-    motion: LinkMotion
+    motion: TreeMotion
     virtual: ScalarArray
     N: ScalarArray
     wrenches: ScalarArray | None = None

@@ -13,7 +13,7 @@ from ..math import spatial as sp
 from ..math.arrays import copy, gradient_memory, zero
 from ..math.spatial import BODY, SPATIAL, VECTOR, ZERO6
 from .bodies import with_bodies
-from .dynamics import LinkMotion, forward_dynamics, unforced_motion
+from .dynamics import TreeMotion, forward_dynamics, unforced_motion
 from .dynamics_adjoint import (
     Cotangents,
     DynamicsSeeds,
@@ -40,7 +40,7 @@ def accelerate(tree: Tree, frames: Frames, z: ScalarArray) -> ScalarArray:
     return caused
 
 
-def inverse_dynamics(tree: Tree, q: ScalarArray, v: ScalarArray, vdot: ScalarArray, tau: ScalarArray) -> LinkMotion:
+def inverse_dynamics(tree: Tree, q: ScalarArray, v: ScalarArray, vdot: ScalarArray, tau: ScalarArray) -> TreeMotion:
     """Fill tau [nv] with M v̇ + c (recursive Newton-Euler; the armature is part of M)."""
     motion = unforced_motion(tree, q, v)
     frames, accelerations = motion.frames, motion.accelerations
@@ -60,7 +60,7 @@ def inverse_dynamics(tree: Tree, q: ScalarArray, v: ScalarArray, vdot: ScalarArr
         if not is_constant(tree.parent(i), 0):  # forces on the world are never used
             forces.accumulate(tree.parent(i), sp.force_to_parent(*frames.pose(i), force))
     turn(tree, q, tau, tau, back=True)
-    return LinkMotion(frames, accelerations, vdot)
+    return TreeMotion(frames, accelerations, vdot)
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ A further one is a file with a class that has the methods of `base.PileSolver`, 
 
 base                                     the problem of a step, and the protocol of a solver
 sweeps                                   ProjectedGaussSeidel; its kernels are in sweep_kernels, sweep_adjoint and
-                                         position_sweeps, and what they share in sweep_parts
+                                         position_sweeps, with their common parts in sweep_parts
 exact                                    InteriorPoint, on the block-sparse form of the problem:
 sparse_delassus, active_set              the Delassus matrix; solutions for a given active set, and their derivative
 interior_point, pivoting                 methods that find the active set

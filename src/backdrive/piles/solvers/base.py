@@ -1,4 +1,4 @@
-"""The contact problem of a step as the solvers of piles see it, and the protocol of such a solver."""
+"""The contact problem of a step as the solvers of piles see it, and the protocol of these solvers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = np.ndarray
 
 @dataclass(frozen=True)
 class PileForm:
-    """What the solvers of a pile depend on: the form of its contacts, and what kernels are compiled for."""
+    """Everything that a solver of piles depends on: the form of the contacts, and the target of its kernels."""
 
     contact: ContactForm
     target: StageTarget
@@ -51,7 +51,7 @@ class PileSolution:
 
     impulses [register, row, lane]. y [row, stride]: the change of whitened velocities, and shift [row, stride]: that of
     the position correction. active_sets [register, lane]: codes of the contacts (`sweep_kernels.active_set_code`).
-    residual: relative to 1 + the largest speed. record: what the solver's derivative needs.
+    residual: relative to 1 + the largest speed. record: intermediate results for the solver's `vjp`.
     """
 
     impulses: Array

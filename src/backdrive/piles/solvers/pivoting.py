@@ -1,7 +1,7 @@
 """From impulses that are nearly right to a solution of a `SparseDelassus` problem, as `physics.solvers.pivoting`.
 
 A parametric term t d is added to b, such that the impulses are right at t = 1; while t falls to 0 they move along
-straight lines, which end where a row changes its code in the active set. Such a pivot costs a factorisation.
+straight lines, which end where a row changes its code in the active set. Each of these pivots costs a factorisation.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ COLD_FACTOR = 10  # without the impulses of the step before, this many times mor
 
 @dataclass
 class SweptVelocities:
-    """What the sweeps for velocities came to.
+    """The result of the sweeps for velocities.
 
     impulses [register, row, lane], y [row, stride], active_sets [register, lane], residual: as in `PileSolution`. made:
     sweeps of every group. schedules: their momentum. history, history_y: impulses and y of the sweeps. most: sweeps, at
@@ -46,7 +46,7 @@ class SweptVelocities:
 
 @dataclass
 class SweptPositions:
-    """What the sweeps for positions came to: shift [row, stride]; history: pseudo impulses of the sweeps, None if
+    """The result of the sweeps for positions: shift [row, stride]; history: pseudo impulses of the sweeps, None if
     nothing penetrates; made: sweeps of every group."""
 
     shift: Array
@@ -57,7 +57,7 @@ class SweptPositions:
 class SweepSolver:
     """Projected Gauss-Seidel with momentum (`sweep_kernels`).
 
-    settings: of which the tolerance is used here; sweeps: at most so many, of a step with a warm start.
+    settings: the solver that the user chose. sweeps: the most for a step with a warm start; None: the setting.
     """
 
     def __init__(self, form: PileForm, settings: Any, sweeps: int | None = None) -> None:

@@ -13,8 +13,8 @@ from torch import Tensor
 from ...policy import MLP, Policy, View
 from ...schema.signatures import RolloutSettings
 from ..call import Call
-from ..motion import Motion
 from ..program import Program
+from ..result import RolloutResult
 from ..transforms import traced, transformed
 from .between_steps import between_steps
 from .by_torch import TorchPolicy, by_torch
@@ -27,7 +27,7 @@ __all__ = ["observe", "rollout"]
 
 def rollout(
     call: Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, settings: RolloutSettings
-) -> tuple[Motion, Tensor]:
+) -> tuple[RolloutResult, Tensor]:
     """The rollout from a call's state, and the controls [T, B, nu] that the policy chose."""
     _refuse_transforms()
     program = call.program

@@ -11,12 +11,12 @@ from torch import Tensor
 from ...model import State
 from ..autograd import first_only
 from ..call import Call
-from ..motion import Motion
 from ..residuals import zeros
+from ..result import RolloutResult
 from .stepper import Loop, OneStep, Stepper, step_vjp
 
 
-def between_steps(call: Call, loop: Loop, policy: Callable[[State, int], Tensor]) -> tuple[Motion, Tensor]:
+def between_steps(call: Call, loop: Loop, policy: Callable[[State, int], Tensor]) -> tuple[RolloutResult, Tensor]:
     """Call the policy before every step; autograd records what it does, and a node for every step.
 
     Returns the rollout, and its controls [T, B, nu].
@@ -39,7 +39,7 @@ def between_steps(call: Call, loop: Loop, policy: Callable[[State, int], Tensor]
         states.append(state)
     stepper.report(wrenches=loop.wrenches)
     path = tuple(_Rows.apply(array, *rows) for array, rows in zip(stepper.path, zip(*states)))
-    return Motion(path, tuple(state), stepper.status), _Rows.apply(stepper.controls, *controls)
+    return RolloutResult(path, tuple(state), stepper.status), _Rows.apply(stepper.controls, *controls)
 
 
 class _Step(torch.autograd.Function):
@@ -52,7 +52,7 @@ class _Step(torch.autograd.Function):
         ctx.program, ctx.parameters = stepper.loop.program, stepper.loop.parameters
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
-        return tuple(x.detach() for x in stepper.state(t + 1))
+        return tuple([path[t + 1].detach() for path in stepper.path])
 
     @staticmethod
     @first_only

@@ -19,9 +19,9 @@ from ...schema.state import NAMES
 from .. import execute, quick
 from ..autograd import first_only
 from ..call import request_of
-from ..motion import Motion
 from ..pages import empty
 from ..residuals import Residuals
+from ..result import RolloutResult
 from .network import weights_by_name
 from .observing import observe_vjp
 from .stepper import Loop, Stepper, step_vjp
@@ -38,13 +38,13 @@ class TorchPolicy:
     inputs: Tensor | None
 
 
-def by_torch(loop: Loop, policy: TorchPolicy) -> tuple[Motion, Tensor]:
+def by_torch(loop: Loop, policy: TorchPolicy) -> tuple[RolloutResult, Tensor]:
     """Step by step; the derivative of the whole is one node of autograd's graph. Returns controls [T, B, nu] too."""
     weights = [x for layer in policy.policy.linear for x in (layer.weight, layer.bias)]
     tensors = (*loop.state, policy.inputs, loop.wrenches, loop.constants)
     status, *results = _ByTorch.apply(loop, policy, *tensors, *weights)
     n = len(loop.state)
-    return Motion(tuple(results[:n]), tuple(results[n : 2 * n]), status), results[-1]
+    return RolloutResult(tuple(results[:n]), tuple(results[n : 2 * n]), status), results[-1]
 
 
 class _ByTorch(torch.autograd.Function):

@@ -13,8 +13,8 @@ from ...policy import MLP, View, network_table, watched_poses
 from ...schema.signatures import POLICY_ROLLOUT
 from ...schema.state import NAMES, state_names
 from .. import autograd
-from ..motion import Motion
 from ..request import Request
+from ..result import RolloutResult
 
 if TYPE_CHECKING:
     from ..program import Program
@@ -66,7 +66,7 @@ def weights_by_name(policy: MLP) -> dict[str, Tensor]:
     return {f"the policy's {name}": x.detach() for name, x in policy.named_parameters()}
 
 
-def in_kernel(loop: Loop, network: Network, inputs: Tensor | None) -> tuple[Motion, Tensor]:
+def in_kernel(loop: Loop, network: Network, inputs: Tensor | None) -> tuple[RolloutResult, Tensor]:
     """A rollout, and its controls [T, B, nu]. inputs: [T, B, ninput]."""
     given = dict(zip(NAMES, loop.state)) | {"inputs": inputs, "weights": network.policy.table()}
     given |= {"wrenches": loop.wrenches, "constants": loop.constants}
@@ -74,4 +74,4 @@ def in_kernel(loop: Loop, network: Network, inputs: Tensor | None) -> tuple[Moti
     request = Request(loop.program, POLICY_ROLLOUT, tuple(tensors), loop.parameters, loop.settings, network)
     outputs = autograd.evaluate(request, tensors)
     path, last = (tuple(outputs[name] for name in state_names(prefix)) for prefix in ("path_", "last_"))
-    return Motion(path, last, outputs["status"]), outputs["controls"]
+    return RolloutResult(path, last, outputs["status"]), outputs["controls"]

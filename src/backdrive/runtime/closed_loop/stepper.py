@@ -49,7 +49,7 @@ class OneStep(NamedTuple):
     parameters: str
 
 
-class StepCotangents(NamedTuple):
+class InputCotangents(NamedTuple):
     """The cotangents of a step's inputs; None where there is no input, or nobody wants it."""
 
     state: tuple[Tensor, ...]
@@ -74,7 +74,7 @@ class Stepper:
             program, ROLLOUT, loop.state, loop.constants, loop.parameters, every_state, **given
         )  # fmt: skip
         shapes = request.result_shapes(request.check(ROLLOUT, tensors))
-        arrays = {name: empty(tuple(shapes[name]), program.dtype) for name in (*state_names("path_"), "status")}
+        arrays = {name: empty(shapes[name], program.dtype) for name in (*state_names("path_"), "status")}
         self.path, self.status = tuple(arrays[name] for name in state_names("path_")), arrays["status"]
         self.controls = empty((steps, self.batch, program.model.nu), program.dtype)
         for path, x in zip(self.path, loop.state):
@@ -82,7 +82,9 @@ class Stepper:
         plain = loop.wrenches is None and loop.constants is None and program.quick(self.batch)
         self._call = quick.quick_call(program, "step") if plain else None
         self._rows = [_row_addresses(x) for x in (*self.path, self.controls, self.status)]
+        self._path_rows = self._rows[: len(self.path)]
         self._request = Request(program, ROLLOUT, (), loop.parameters, ONE_STEP)
+        self._integers = self._request.integers(ROLLOUT, {})
 
     def state(self, t: int) -> tuple[Tensor, ...]:
         """The state before step t, [B, n]."""
@@ -92,7 +94,7 @@ class Stepper:
         """Step t, with the controls of its row."""
         if self._call is not None:
             *before, control, status = [address + t * stride for address, stride in self._rows]
-            after = [address + stride for address, (_, stride) in zip(before, self._rows)]
+            after = [address + (t + 1) * stride for address, stride in self._path_rows]
             self._call(self.batch, (*before, control, *after, *after, status))
             return
         rows = dict(zip(NAMES, self.state(t))) | dict(zip(state_names("last_"), self.state(t + 1)))
@@ -102,7 +104,7 @@ class Stepper:
             rows["wrenches"] = self.loop.wrenches[t : t + 1]
         if self.loop.constants is not None:
             rows["constants"] = self.loop.constants
-        execute.launch(self._request, ROLLOUT, self.batch, rows, self._request.integers(ROLLOUT, {}))
+        execute.launch(self._request, ROLLOUT, self.batch, rows, self._integers)
 
     def report(self, **others: Tensor | None) -> None:
         """Numbers that are not finite; others: inputs besides the state."""
@@ -118,12 +120,12 @@ def _row_addresses(x: Tensor) -> tuple[int, int]:
     return x.data_ptr(), x.stride(0) * x.element_size()
 
 
-def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -> StepCotangents:
+def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -> InputCotangents:
     """The cotangents of a step's inputs, from those of the state after it."""
     if step.wrench is None and step.constants is None:
         found = quick.step_vjp(step.program, step.state, step.control, last_bars)
         if found is not None:
-            return StepCotangents(found[:-1], found[-1], None, None)
+            return InputCotangents(found[:-1], found[-1], None, None)
     wrenches = None if step.wrench is None else step.wrench.unsqueeze(0)
     given = {"controls": step.control.unsqueeze(0), "wrenches": wrenches}
     request, inputs = request_of(
@@ -134,4 +136,4 @@ def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -
     bars = residuals.vjp((*last_bars, None), wanted, execute.vjp)
     wrench = bars["wrenches"].squeeze(0) if "wrenches" in bars else None
     state = tuple(bars[name] for name in NAMES)
-    return StepCotangents(state, bars["controls"].squeeze(0), wrench, bars.get("constants"))
+    return InputCotangents(state, bars["controls"].squeeze(0), wrench, bars.get("constants"))

@@ -264,7 +264,7 @@ class FaceOutline:
 
 
 class PlanarRecord(NamedTuple):
-    """A candidate of `ManifoldReduction`: coordinates in the plane (m), gap (m), and what else is to be kept of it."""
+    """A candidate of `ManifoldReduction`: coordinates in the plane (m), gap (m), and further numbers to keep."""
 
     x: Scalar
     y: Scalar
