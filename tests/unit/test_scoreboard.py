@@ -1,6 +1,5 @@
 """The scoreboard is made from the JSON of a run, and says what is in it."""
 
-
 import pytest
 
 pytest.importorskip("pinocchio")
