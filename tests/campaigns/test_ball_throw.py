@@ -112,6 +112,7 @@ def test_first_needs_rest_and_place():
     assert not moving.found
 
 
+@pytest.mark.slow
 def test_the_experiment(tmp_path, monkeypatch):
     pytest.importorskip("cma")
     monkeypatch.setattr(experiment, "QUICK", experiment.BallThrowSettings(2))

@@ -249,6 +249,7 @@ def test_the_same_seed_gives_the_same_game(game, world, rail):
     assert first == again and first != other
 
 
+@pytest.mark.slow
 def test_the_papers_player_follows_the_ball(game, rail):
     pytest.importorskip("backdrive.control", reason="the paper's player plans with it")
     player = PaperPlayer(rail, TRUE)
@@ -276,6 +277,7 @@ def test_it_is_in_the_registry():
     assert "Belbute-Peres" in experiments.find("breakout").paper
 
 
+@pytest.mark.slow
 def test_the_experiment(game, tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "QUICK", experiment.BreakoutSettings((20, 60), 1, 1, 100, (60, 100), 0))
     monkeypatch.setattr(dqn, "available", lambda: False)

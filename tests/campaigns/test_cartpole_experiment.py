@@ -280,6 +280,7 @@ def test_good_models_balance_and_bad_ones_do_not(simulator, monkeypatch):
 # ---------------------------------------------------------------------------------------------- the experiment
 
 
+@pytest.mark.slow
 def test_the_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "QUICK", experiment.CartPoleSettings((5, 20), 2, 1, 40))
     set_cap(monkeypatch, 60)

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(2))
 def test_random_arguments(seed, request):
     """In a process of its own, in which memory that was freed or never written has odd contents."""

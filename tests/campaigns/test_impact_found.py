@@ -72,6 +72,7 @@ def test_what_turns_in_the_plane(a, b, spin, integrator):
     check(model, integrator, *approaching(model, 400, spin, seed=int(spin)))
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize(("a", "b"), [("box", "sphere"), ("capsule", "cylinder"), ("box", "convex")])
 def test_what_turns_in_space(a, b, integrator):

@@ -70,6 +70,7 @@ def test_it_is_released_from_the_air_and_lands_on_its_feet():
     assert (angles - limits[:, 0]).min() > 0.1 and (limits[:, 1] - angles).min() > 0.1  # the plain equations have none
 
 
+@pytest.mark.slow
 def test_the_plain_equations_move_as_the_engine_does(low):
     forward, gradient = with_torch.prepare(request(low), STEPS)
     last, bars = low.gradient(STEPS)
@@ -87,6 +88,7 @@ def test_the_plain_equations_move_as_the_engine_does(low):
     assert np.linalg.norm(ours - theirs) < 1e-6 * np.linalg.norm(ours)
 
 
+@pytest.mark.slow
 def test_few_sweeps_move_otherwise(low):
     """The comparison sees it if contacts are not solved."""
     q, _ = with_torch.prepare(request(low, sweeps=1), STEPS)[0]()
@@ -121,6 +123,7 @@ def test_memory_and_time_are_seen():
     assert grown == pytest.approx(2.5, rel=0.2)
 
 
+@pytest.mark.slow
 def test_the_experiment(tmp_path, monkeypatch):
     """With backdrive itself, one tool that is not installed, and one that is left out."""
     monkeypatch.setattr(laikago_table, "QUICK", Settings((50,), 0.02, 10.0, False))

@@ -49,6 +49,7 @@ def test_the_robot_stays_on_its_feet_and_moves_them(world):
     assert 1.0 < path.status.contacts.double().mean() < 4.0
 
 
+@pytest.mark.slow
 def test_compiled_and_called_controllers_agree(world):
     policy = robots_table.controller("1,296", generator(2), COMPILED)
     compiled, called = (world.gradient(policy, way, 3, STEPS)[0] for way in (COMPILED, CALLED))

@@ -30,6 +30,7 @@ def steps_of_piles(dim, friction, walls):
         yield [sim.rollout(bd.State(path.q[:-1], path.v[:-1]), steps=1) for sim in sims]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "friction", "walls"), [(2, 0.0, True), (2, 0.2, False), (3, 0.0, False), (3, 0.2, False)]
 )

@@ -22,6 +22,7 @@ def simulator(env):
     return bd.Simulator(env.task.model, DT, impacts=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_of_all_motions(simulator, env, seed):
     errors = stumbling.errors(simulator, env, seed)

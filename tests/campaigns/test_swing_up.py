@@ -9,6 +9,7 @@ from benchmarks.swings import swings
 SEEDS = 20
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pendulum", "cartpole", "acrobot"])
 def test_all_seeds_stand(name):
     swing = swings()[name]

@@ -58,6 +58,7 @@ def rollout_loss(sim, steps=STEPS, adjoint=None):
 # ---------------------------------------------------------------------------------------------- rollouts
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, derandomize=True)
 @given(trees(max_links=5), st.sampled_from(INTEGRATORS), st.booleans(), st.sampled_from([1.0, 3.0]))
 def test_rollouts_of_random_trees(model, integrator, wrenches, scale):
@@ -92,6 +93,7 @@ def test_rollouts_near_rest(displacement, integrator):
     check_gradient(rollout_loss(sim), inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "dim", "integrator"), [(0, 3, INTEGRATORS[0]), (1, 2, INTEGRATORS[1])])
 def test_specialised_rollouts(seed, dim, integrator):
     """Gradients by specialised kernels agree with differences by rolled ones."""
@@ -118,6 +120,7 @@ def test_rollouts_of_robots(name):
 # ---------------------------------------------------------------------------------------------- ways to pass inputs
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specialize", [False, True])
 @pytest.mark.parametrize("integrator", INTEGRATORS, ids=repr)
 def test_shared_parameters(integrator, specialize):

@@ -38,7 +38,10 @@ SCHEMES = {
     f"{solver}, {integrator}": {"solver": SOLVERS[solver], "integrator": INTEGRATORS[integrator]}
     for solver, integrator in itertools.product(SOLVERS, INTEGRATORS)
 }
-ALL = pytest.mark.parametrize("scheme", SCHEMES)
+EVERY_DAY = ("gauss-seidel, euler", "interior-point, midpoint")  # each solver and each integrator; the rest is slow
+ALL = pytest.mark.parametrize(
+    "scheme", [pytest.param(scheme, marks=() if scheme in EVERY_DAY else pytest.mark.slow) for scheme in SCHEMES]
+)
 DIMENSIONS = pytest.mark.parametrize("dim", [2, 3])
 IMMOVABLE = ("offset", "anchor")  # those of free joints move nothing, or only where q begins
 OF_SHAPES = ("friction", "restitution", "size", "shape_position")
@@ -200,6 +203,7 @@ def test_walker(dim, scheme):
     tally.require("q", "v", "controls", *names_of(model))
 
 
+@pytest.mark.slow
 @ALL
 @DIMENSIONS
 def test_walker_over_50_steps(dim, scheme):
@@ -240,6 +244,7 @@ def test_chains_that_fall_on_the_ground(dim, scheme, coordinates):
 TWO = pytest.mark.parametrize(("dim", "scheme"), [(2, "interior-point, midpoint"), (3, "gauss-seidel, euler")])
 
 
+@pytest.mark.slow
 @TWO
 def test_forces(dim, scheme):
     """Of contacts, limits, joint friction and loops."""
@@ -281,6 +286,7 @@ def test_5000_steps():
 # ---------------------------------------------------------------------------------------------- ways to compute them
 
 
+@pytest.mark.slow
 @DIMENSIONS
 def test_rolled_is_specialised(dim):
     model = walker(dim)
@@ -321,6 +327,7 @@ def test_shared_parameters():
         torch.testing.assert_close(x.grad, total, rtol=1e-10, atol=1e-12 * max(1.0, total.abs().max().item()))
 
 
+@pytest.mark.slow
 def test_checkpoints_and_linearize():
     """Gradients over kept states only, and step Jacobians, are the same.
 

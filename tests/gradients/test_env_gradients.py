@@ -109,6 +109,7 @@ def test_do_not_pass_through_a_new_start():
     assert gradient[0] == 0.0 and gradient[1] != 0.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("impacts", [False, True])
 @pytest.mark.parametrize("adjoint", [None, bd.Checkpoint(10)])
 def test_of_steps_that_could_have_ended_elsewhere(adjoint, impacts):

@@ -158,6 +158,7 @@ def heap(dim, depth):
     return scene.build()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("solver", [bd.ProjectedGaussSeidel(), bd.InteriorPoint()], ids=lambda s: type(s).__name__)
 @pytest.mark.parametrize("depth", [0.0, 0.004])
 @pytest.mark.parametrize("dim", [2, 3])

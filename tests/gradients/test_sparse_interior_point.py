@@ -49,6 +49,7 @@ def test_a_step_is_that_of_the_dense_form(dim, seed, restitution, step, integrat
     assert torch.allclose(a.status.depth, b.status.depth, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "count", "steps"), [(2, 10, 200), (3, 10, 200), (2, 50, 60), (3, 50, 60)])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_piles_are_solved_to_tolerance(dim, count, steps, seed):
@@ -188,6 +189,7 @@ def test_every_solver_has_a_solver_of_piles():
 # ------------------------------------------------------------------------------------------ gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 7))
 @pytest.mark.parametrize("dim", [2, 3])
 def test_gradients_of_piles(dim, seed):

@@ -239,6 +239,7 @@ def test_copies(duplicate):
     assert torch.equal(other.parameter("kv"), MODEL.parameter("kv"))
 
 
+@pytest.mark.slow
 def test_fingerprints():
     assert build().fingerprint == MODEL.fingerprint
     code = CODE + "print(model.fingerprint)"

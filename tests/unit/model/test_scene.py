@@ -147,6 +147,7 @@ def test_servos():
     assert model.parameters()["kv"].rows == ("p", "v") and model.parameter("kv").tolist() == [2.0, 5.0]
 
 
+@pytest.mark.slow
 def test_a_long_chain_added_backwards():
     scene = bd.Scene(dim=2)
     count = 3000

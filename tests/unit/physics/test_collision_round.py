@@ -176,6 +176,7 @@ def test_capsules_may_come_in_either_order(seed):
 UPRIGHT, LYING, SIDEWAYS = np.eye(3), about_y(np.pi / 2), np.array([[0.0, 0, 1], [1, 0, 0], [0, 1, 0]])
 
 
+@pytest.mark.slow
 @KINDS
 def test_nothing_is_undefined_when_degenerate(kinds):
     """Same centers, parallel and crossing axes, exact touching, no distance at all."""

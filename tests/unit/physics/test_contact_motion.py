@@ -93,6 +93,7 @@ def test_momentum_of_three(dim, shape, solver, impacts):
 # ---------------------------------------------------------------------------------------------- rest
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("tumbling", [False, True])
 @DIMENSIONS
@@ -127,6 +128,7 @@ def test_shapes_come_to_rest(dim, tumbling, solver):
     assert (normal >= -1e-9).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("integrator", "impacts"), [("euler", False), ("euler", True), ("midpoint", True)], ids=lambda x: str(x)
 )
@@ -157,6 +159,7 @@ STACKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("boxes", STACKS.values(), ids=STACKS)
 @BOTH
 @DIMENSIONS

@@ -57,6 +57,7 @@ def check(monkeypatch, model, inputs, integrator, wrenches=False, **options):
         assert (mine[2][name] - b).abs().max() <= 1e-9 * (1.0 + b.abs().max()), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("integrator", INTEGRATORS.values(), ids=INTEGRATORS)
 @pytest.mark.parametrize("impacts", [False, True])
 @pytest.mark.parametrize("dim", [2, 3])
