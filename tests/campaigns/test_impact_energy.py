@@ -111,6 +111,7 @@ def corner_depth(a, b):
     return deepest
 
 
+@pytest.mark.slow
 @BOTH
 def test_boxes_in_space_do_not_sink(integrator):
     """They tumble over corners and edges, which change their places in the list of contacts."""

@@ -58,6 +58,7 @@ def test_compiled_and_called_controllers_agree(world):
     assert switched or error < 1e-6
 
 
+@pytest.mark.slow
 def test_the_experiment(tmp_path, monkeypatch, world):
     """The small controller alone: kernels for single precision take a while to compile."""
     small = {key: seconds for key, seconds in PAPER.items() if key[0] == "1,296"}

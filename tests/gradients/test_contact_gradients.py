@@ -131,7 +131,11 @@ def test_violated_equations(dim, scheme):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "specialize"), [*((scheme, False) for scheme in SCHEMES), ("gauss-seidel, euler", True)]
+    ("scheme", "specialize"),
+    [
+        *(pytest.param(scheme, False, marks=() if scheme in EVERY_DAY else pytest.mark.slow) for scheme in SCHEMES),
+        pytest.param("gauss-seidel, euler", True, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize(("dim", "a"), [(2, "box"), (3, "box"), (3, "capsule"), (3, "cylinder"), (3, "convex")])
 def test_shapes_that_lie_flat(dim, a, scheme, specialize):
@@ -145,6 +149,7 @@ def test_shapes_that_lie_flat(dim, a, scheme, specialize):
     check_gradients(sim, inputs, 5, step=LONG).require("q", "v", *(name for name in names if name != "restitution"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"combine": "max"}, {"combine": "min"}, {"pyramid": 6}], ids=str)
 def test_other_rules_of_friction(options):
     """How the materials of two shapes combine, and finer pyramids."""
