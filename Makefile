@@ -6,7 +6,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-all bench scoreboard laikago peers lint docs clean
+.PHONY: help demo test test-slow test-all structure bench scoreboard laikago peers lint docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -21,6 +21,9 @@ test-slow: $(VENV)/.installed-dev ## run the long tests: campaigns, experiments,
 	@$(BIN)/python -m pytest -n auto -m slow $(ARGS)
 
 test-all: test test-slow ## run all tests
+
+structure: $(VENV)/.installed-dev ## count what makes the source hard to read: parameters, names, layers
+	@$(BIN)/python -m benchmarks.structure $(ARGS)
 
 bench: $(VENV)/.installed-dev ## time backdrive and its peers
 	@$(BIN)/python -m benchmarks $(ARGS)

@@ -93,6 +93,7 @@ def test_rollouts_near_rest(displacement, integrator):
     check_gradient(rollout_loss(sim), inputs)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("seed", "dim", "integrator"), [(0, 3, INTEGRATORS[0]), (1, 2, INTEGRATORS[1])])
 def test_specialised_rollouts(seed, dim, integrator):
     """Gradients by specialised kernels agree with differences by rolled ones."""
@@ -270,6 +271,7 @@ def test_poses(quantity, dim):
         check_gradient(pose_loss(sim, quantity), inputs_of(model, seed, scale=3.0, steps=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dim", [2, 3])
 def test_specialised_dynamics_and_poses(dim):
     model = random_tree(("free", "ball", "hinge", "planar", "fixed") if dim == 3 else KINDS_2D, 5, dim)

@@ -384,6 +384,7 @@ print(resident() - before)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 def test_memory_does_not_grow(request):
     """A thousand steps and backwards, in a process of their own."""

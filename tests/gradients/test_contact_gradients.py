@@ -38,7 +38,10 @@ SCHEMES = {
     f"{solver}, {integrator}": {"solver": SOLVERS[solver], "integrator": INTEGRATORS[integrator]}
     for solver, integrator in itertools.product(SOLVERS, INTEGRATORS)
 }
-ALL = pytest.mark.parametrize("scheme", SCHEMES)
+EVERY_DAY = ("gauss-seidel, euler", "interior-point, midpoint")  # each solver and each integrator; the rest is slow
+ALL = pytest.mark.parametrize(
+    "scheme", [pytest.param(scheme, marks=() if scheme in EVERY_DAY else pytest.mark.slow) for scheme in SCHEMES]
+)
 DIMENSIONS = pytest.mark.parametrize("dim", [2, 3])
 IMMOVABLE = ("offset", "anchor")  # those of free joints move nothing, or only where q begins
 OF_SHAPES = ("friction", "restitution", "size", "shape_position")
@@ -129,7 +132,11 @@ def test_violated_equations(dim, scheme):
 
 
 @pytest.mark.parametrize(
-    ("scheme", "specialize"), [*((scheme, False) for scheme in SCHEMES), ("gauss-seidel, euler", True)]
+    ("scheme", "specialize"),
+    [
+        *(pytest.param(scheme, False, marks=() if scheme in EVERY_DAY else pytest.mark.slow) for scheme in SCHEMES),
+        pytest.param("gauss-seidel, euler", True, marks=pytest.mark.slow),
+    ],
 )
 @pytest.mark.parametrize(("dim", "a"), [(2, "box"), (3, "box"), (3, "capsule"), (3, "cylinder"), (3, "convex")])
 def test_shapes_that_lie_flat(dim, a, scheme, specialize):
@@ -143,6 +150,7 @@ def test_shapes_that_lie_flat(dim, a, scheme, specialize):
     check_gradients(sim, inputs, 5, step=LONG).require("q", "v", *(name for name in names if name != "restitution"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"combine": "max"}, {"combine": "min"}, {"pyramid": 6}], ids=str)
 def test_other_rules_of_friction(options):
     """How the materials of two shapes combine, and finer pyramids."""
@@ -201,6 +209,7 @@ def test_walker(dim, scheme):
     tally.require("q", "v", "controls", *names_of(model))
 
 
+@pytest.mark.slow
 @ALL
 @DIMENSIONS
 def test_walker_over_50_steps(dim, scheme):
@@ -325,6 +334,7 @@ def test_shared_parameters():
         torch.testing.assert_close(x.grad, total, rtol=1e-10, atol=1e-12 * max(1.0, total.abs().max().item()))
 
 
+@pytest.mark.slow
 def test_checkpoints_and_linearize():
     """Gradients over kept states only, and step Jacobians, are the same.
 

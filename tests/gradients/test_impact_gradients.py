@@ -11,7 +11,9 @@ from impact_scenes import INTEGRATORS, Random, run, simulator
 import backdrive as bd
 
 DT, SAMPLES = 1 / 60, 4
-BOTH = pytest.mark.parametrize("integrator", INTEGRATORS)
+BOTH = pytest.mark.parametrize(
+    "integrator", [pytest.param(name, marks=pytest.mark.slow if name == "euler" else ()) for name in INTEGRATORS]
+)
 SOLID_PAIRS = [("sphere", "plane"), ("sphere", "capsule"), ("capsule", "plane"), ("capsule", "box"), ("box", "plane"),
                ("box", "box")]  # fmt: skip
 

@@ -50,6 +50,7 @@ def test_a_step_is_that_of_the_dense_form(dim, seed, restitution, step, integrat
     assert torch.allclose(a.status.depth, b.status.depth, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dim", "count", "steps"), [(2, 10, 200), (3, 10, 200), (2, 50, 60), (3, 50, 60)])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_piles_are_solved_to_tolerance(dim, count, steps, seed):

@@ -59,6 +59,7 @@ def test_there_is_a_recipe_for_everything():
         assert word in words
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("title", SECTIONS)
 def test_the_recipe_works(title, tmp_path):
     blocks = BLOCK.findall(SECTIONS[title])

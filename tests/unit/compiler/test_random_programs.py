@@ -27,6 +27,7 @@ def _inputs(bits):
 PYTHON_RAISES = (ZeroDivisionError, ValueError, OverflowError)  # where IEEE has NaN or infinity
 
 
+@pytest.mark.slow
 @settings(
     max_examples=6,
     deadline=None,

@@ -46,6 +46,7 @@ OPTIMIZERS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIMIZERS)
 def test_every_optimizer_finds_the_masses(name):
     found = fit_masses(observed_chain(), optimizer=OPTIMIZERS[name])

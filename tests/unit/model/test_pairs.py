@@ -154,6 +154,7 @@ def files(draw) -> str:
     return f"<mujoco>{option}<worldbody>{tree}</worldbody><contact>{contact}</contact></mujoco>"
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(files())
 def test_files_by_what_mujoco_finds_touching(text):

@@ -518,6 +518,7 @@ def check_gradients(kinds, a, b, tables_a=BOX, tables_b=BOX):
     return exact
 
 
+@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seeds, st.booleans())
 def test_derivatives_of_two_hulls(seed, stacked):

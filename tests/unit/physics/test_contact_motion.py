@@ -94,6 +94,7 @@ def test_momentum_of_three(dim, shape, solver, impacts):
 # ---------------------------------------------------------------------------------------------- rest
 
 
+@pytest.mark.slow
 @BOTH
 @pytest.mark.parametrize("tumbling", [False, True])
 @DIMENSIONS

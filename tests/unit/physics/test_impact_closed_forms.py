@@ -320,6 +320,7 @@ def test_what_is_of_first_order_converges():
         assert ((fine < 0.65 * coarse) & (fine > 0.35 * coarse)).all(), errors
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gradient", [False, True])
 def test_slide_to_a_stop_converges(gradient):
     """A block on a rough floor: x = v² / (2 μ g), which is of first order in the step size."""

@@ -106,6 +106,7 @@ def close(a, b, tolerance: float) -> bool:
     return all((x - y).abs().max() <= tolerance * (1e-3 + y.abs().max()) for x, y in zip(a, b))
 
 
+@pytest.mark.slow
 @worlds
 @pytest.mark.parametrize("style", ["tanh", "relu"])
 def test_same_as_a_loop_of_steps(world, style):

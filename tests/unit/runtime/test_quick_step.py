@@ -57,6 +57,7 @@ def quick_rollout(monkeypatch):
     return counting(monkeypatch, "quick_rollout")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("specialize", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize("batch", [None, 1, 7])

@@ -169,6 +169,7 @@ def compiled():
     torch._dynamo.reset()
 
 
+@pytest.mark.slow
 def test_compile_forward_and_backward(compiled):
     sim, inputs = simulator(arm), inputs_of(arm(), BATCH)
     required = leaves(*inputs)
