@@ -31,8 +31,8 @@ class RolloutAdjointRows(InputCotangents):
     """Rows of the caller.
 
     Row t of `path` is the state before step t. Row t of `path_bar` is the cotangent of the state after step t. last_v
-    [nv]: the velocity after the last step, NaN where it is not known. start_bar: the result. Cotangents do not pass back
-    over states whose number is a multiple of `truncate`.
+    [nv]: the velocity after the last step, NaN where it is not known. start_bar: the result. Cotangents do not pass
+    back over states whose number is a multiple of `truncate`.
     """
 
     path: StatePath
