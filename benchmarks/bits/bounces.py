@@ -144,3 +144,28 @@ def bouncing_arm() -> Arrays:
     given = parameters_of(model, "all")
     state = start(model, 3, speed=0.2)
     return motion(rolled(model), state, steps=35, controls=0.5, parameters=given, forces=True)
+
+
+@scene
+def bounces_extreme() -> Arrays:
+    """impacts of two corners at once, those whose restitution is reduced, and too many for a step"""
+    flat = bd.Scene(dim=2)
+    flat.add_static(bd.HalfSpace(normal=(0, 1)), restitution=0.8, friction=0.2)
+    flat.add_body("flat", bd.Box(0.4, 0.2), mass=1.0, position=(0.0, 0.15), velocity=(0.0, -2.0), restitution=0.8)
+    flat.add_body("far", bd.Circle(0.1), mass=1.0, position=(3.0, 2.0))
+    squeezed = bd.Scene(dim=2)
+    squeezed.add_static(bd.HalfSpace(normal=(0, 1)), restitution=1.0, friction=0.9)
+    squeezed.add_body(
+        "rod", bd.Box(1.0, 0.04), mass=1.0, position=(2.0, 0.45), angle=0.9, velocity=(-6.0, -2.0),
+        angular_velocity=-4.0, friction=0.9, restitution=1.0,
+    )  # fmt: skip
+    squeezed.add_body("low", bd.Circle(0.1), mass=0.01, position=(4.0, 0.12), friction=0.0, restitution=1.0)
+    heavy = {"mass": 50.0, "position": (4.0, 0.43), "velocity": (0.0, -3.0)}
+    squeezed.add_body("high", bd.Box(0.4, 0.4), friction=0.0, restitution=1.0, **heavy)
+    found = {}
+    for name, world in (("flat", flat), ("squeezed", squeezed)):
+        model = world.build()
+        found[name] = motion(
+            rolled(model), start(model, 3, speed=0.0), steps=40, parameters=parameters_of(model, BOUNCING)
+        )
+    return merged(**found)

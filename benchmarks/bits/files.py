@@ -51,7 +51,7 @@ def difference(old: np.ndarray, new: np.ndarray) -> str:
         return ""
     if not np.issubdtype(old.dtype, np.number) and old.dtype != np.bool_:
         return f"{int((old != new).sum())} of {old.size} texts"
-    a, b = old.astype(np.float64), new.astype(np.float64)
+    a, b = (np.atleast_1d(x.astype(np.float64)) for x in (old, new))
     with np.errstate(all="ignore"):
         apart = np.abs(b - a)
         apart[(a == b) | (np.isnan(a) & np.isnan(b))] = 0.0  # also where both are the same infinity

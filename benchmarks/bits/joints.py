@@ -76,11 +76,11 @@ for _dim, _kinds in (
 
 
 def tree() -> bd.Scene:
-    """A tree in space that has every kind of joint."""
+    """A tree in space that has every kind of joint, its bodies so far apart that they do not touch."""
     scene = bd.Scene(dim=3)
     box = bd.Box(0.2, 0.2, 0.2)
     for k, x in enumerate((0.0, 0.3, 0.6, 0.3, 0.6, -0.3)):
-        scene.add_body(f"b{k}", box, mass=1.0 + 0.2 * k, position=(x, 0.1 * k, 0.5 - 0.05 * k))
+        scene.add_body(f"b{k}", box, mass=1.0 + 0.2 * k, position=(x, 0.3 * k, 0.5 - 0.05 * k))
     scene.add_joint("hip", bd.Hinge(axis=(0, 1, 0), damping=0.1, stiffness=2.0), parent="b0", child="b1")
     scene.add_joint("rail", bd.Slider(axis=(1, 0, 0), damping=0.4, armature=0.1), parent="b1", child="b2")
     scene.add_joint("ball", bd.Ball(damping=0.05, stiffness=0.5), parent="b0", child="b3")

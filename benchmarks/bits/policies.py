@@ -92,7 +92,7 @@ def policy_function() -> Arrays:
     found = {}
     for name in ("cart", "walker"):
         model = WORLDS[name]()
-        gain = random((model.nu, model.nv), 0.3, seed=9)
+        gain = random((model.nu, model.nv), 0.3 if name == "cart" else 0.02, seed=9)
 
         def feedback(state: bd.State, t: int, gain: Tensor = gain) -> Tensor:
             return -state.v @ gain.mT + 0.1 * torch.sin(torch.tensor(0.3 * t, dtype=torch.float64))
