@@ -77,7 +77,8 @@ class Program:
         self.values = self._kernel_values(settings.h)
         self._sizes = self._argument_sizes()
         self.state_sizes = tuple(self._sizes[field.size] for field in STATE)
-        self.status_size = self._sizes["nstatus"]
+        self.step_sizes = (*self.state_sizes, model.nu)  # of the state, and of the controls
+        self.status_size, self._nlink = self._sizes["nstatus"], model.nlink
         self.quick_calls: dict[str, QuickCall] = {}
         self.plans: dict[Any, CallPlan] = {}  # of signatures
         self.assembled: tuple[dict[str, Tensor], Tensor] | None = None  # the last parameters, and constants with them
@@ -153,7 +154,7 @@ class Program:
 
     def quick(self, batch: int, steps: int = 1) -> bool:
         """Whether steps of this many environments are short enough for a `QuickCall`, on this thread alone."""
-        return 0 < batch * steps * self.model.nlink < THREAD_WORK and self.sparse is None
+        return 0 < batch * steps * self._nlink < THREAD_WORK and self.sparse is None
 
     @functools.cached_property
     def zeros(self) -> Tensor:

@@ -99,23 +99,23 @@ class QuickCall:
 
 def quick_call(program: Program, name: str) -> QuickCall:
     """One of the `SHORTCUTS`."""
-    calls = program.quick_calls
-    if name not in calls:
-        calls[name] = QuickCall(program, SHORTCUTS[name])
-    return calls[name]
+    call = program.quick_calls.get(name)
+    if call is None:
+        call = program.quick_calls[name] = QuickCall(program, SHORTCUTS[name])
+    return call
 
 
 def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, ...] | None:
     """The state after one step from tensors [B, n] or [n], with controls u alike."""
     shape = state[0].shape[:-1]
     batch = math.prod(shape)
-    if len(shape) > 1 or not program.quick(batch) or not _plain_step(program, shape, state, u):
+    if len(shape) > 1 or not program.quick(batch) or not _plain(program, shape, (*state, u), program.step_sizes):
         return None
     last = tuple(map(torch.empty_like, state))
     status = u.new_empty((batch, program.status_size))
     ends = tuple(map(_address, last))
     quick_call(program, "step")(batch, (*map(_address, (*state, u)), *ends, *ends, status.data_ptr()))
-    return last if _unremarkable(program, status, u) else None
+    return last if program.nonfinite != "raise" or nothing_to_report(status, u, program.limited) else None
 
 
 def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
@@ -124,7 +124,7 @@ def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResu
     steps, batch = len(u) if u.ndim else 0, math.prod(shape)
     if len(shape) > 1 or not program.quick(batch, steps) or not _plain(program, shape, state, program.state_sizes):
         return None
-    if not _plain(program, (steps, *shape), (u,), (program.model.nu,)):
+    if not _plain(program, (steps, *shape), (u,), program.step_sizes[-1:]):
         return None
     status = u.new_empty((*u.shape[:-1], program.status_size))
     path, rows, row = [], [], batch * (program.bits // 8)
@@ -137,21 +137,19 @@ def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResu
     last = tuple(map(torch.empty_like, state))
     addresses = (*map(_address, (*state, u)), *rows, *map(_address, (*last, status)))
     quick_call(program, "rollout")(batch, addresses, steps=steps)
-    return RolloutResult(tuple(path), last, status) if _unremarkable(program, status, u) else None
-
-
-def _unremarkable(program: Program, status: Tensor, u: Tensor) -> bool:
-    return program.nonfinite != "raise" or nothing_to_report(status, u, program.limited)
+    if program.nonfinite == "raise" and not nothing_to_report(status, u, program.limited):
+        return None
+    return RolloutResult(tuple(path), last, status)
 
 
 def step_vjp(
     program: Program, state: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None]
 ) -> tuple[Tensor, ...] | None:
     """The cotangents of the state and of u, from those of the state after a `step` (None: zero)."""
-    bars = [_whole(bar, x) for bar, x in zip(last_bars, state)]
+    bars = [_whole(bar, x.shape, x.dtype) for bar, x in zip(last_bars, state)]
     shape = state[0].shape[:-1]
     batch = math.prod(shape)
-    if len(shape) > 1 or not program.quick(batch) or not _plain_step(program, shape, state, u):
+    if len(shape) > 1 or not program.quick(batch) or not _plain(program, shape, (*state, u), program.step_sizes):
         return None
     if not _plain(program, shape, bars, program.state_sizes):
         return None
@@ -168,7 +166,7 @@ def rollout_vjp(
 ) -> tuple[Tensor, ...] | None:
     """The cotangents of the start and of u, from those of the last state of a `rollout` (None: zero)."""
     shape, steps = path[0].shape[1:-1], len(u)
-    bars = [_whole(bar, x[0]) for bar, x in zip(last_bars, path)]
+    bars = [_whole(bar, x.shape[1:], x.dtype) for bar, x in zip(last_bars, path)]
     if not _plain(program, shape, bars, program.state_sizes):
         return None
     results = tuple(map(torch.empty_like, (*bars, u)))
@@ -199,10 +197,6 @@ def poses_vjp(program: Program, state: Sequence[Tensor], bar: Tensor) -> list[Te
     return results
 
 
-def _plain_step(program: Program, shape: Sequence[int], state: Sequence[Tensor], u: Tensor) -> bool:
-    return _plain(program, shape, (*state, u), (*program.state_sizes, program.model.nu))
-
-
 def _plain(program: Program, shape: Sequence[int], tensors: Sequence[Tensor], sizes: Sequence[int]) -> bool:
     """Whether tensors [*shape, n] are contiguous numbers in memory."""
     for x, n in zip(tensors, sizes):
@@ -212,5 +206,5 @@ def _plain(program: Program, shape: Sequence[int], tensors: Sequence[Tensor], si
     return True
 
 
-def _whole(bar: Tensor | None, x: Tensor) -> Tensor:
-    return torch.zeros(x.shape, dtype=x.dtype) if bar is None else bar.contiguous()
+def _whole(bar: Tensor | None, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+    return torch.zeros(shape, dtype=dtype) if bar is None else bar.contiguous()

@@ -99,9 +99,8 @@ class Residuals(NamedTuple):
 
 def wanted_cotangents(request: Request, needed: Sequence[bool]) -> tuple[str, ...]:
     """Names of the optional cotangents of inputs whose gradient torch needs (`ctx.needs_input_grad`)."""
-    arguments = [request.signature.arguments[name] for name in request.names]
-    pairs = zip((a.cotangent() for a in arguments), needed, strict=True)
-    return tuple(bar.name for bar, need in pairs if need and bar.optional)
+    on_demand = request.signature.on_demand
+    return tuple([f"{name}_bar" for name, need in zip(request.names, needed) if need and name in on_demand])
 
 
 def mapped_at_once(cotangents: Sequence[Any]) -> bool:

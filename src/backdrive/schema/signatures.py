@@ -113,7 +113,7 @@ class Signature:
     rollout: its callers give `RolloutSettings`.
 
     Derived: arguments by their names; over_time: states are given at several times; status: the name of the status that
-    it writes, "" without one.
+    it writes, "" without one; on_demand: names of inputs whose cotangents are computed only where they are wanted.
     """
 
     form: str
@@ -128,12 +128,15 @@ class Signature:
     arguments: dict[str, Argument] = field(init=False)
     over_time: bool = field(init=False)
     status: str = field(init=False)
+    on_demand: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         set_field = partial(object.__setattr__, self)  # the class is frozen
         set_field("arguments", {a.name: a for a in (*self.reads, *self.writes)})
         set_field("over_time", not self.rollout and "T" in self.reads[0].axes)
         set_field("status", next((a.name for a in self.writes if a.role is Role.STATUS), ""))
+        on_demand = (a.name for a in self.reads if a.cotangent().optional and not a.paired)
+        set_field("on_demand", frozenset(on_demand))
 
     def results(self, settings: RolloutSettings | None) -> tuple[Argument, ...]:
         """The tensors that a caller gets: without the path, if it is not wanted."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -31,7 +32,7 @@ class Network:
     ninput: int
     parameters: str  # names of the model's parameters that are given at run time, separated by commas
 
-    @property
+    @functools.cached_property
     def sizes(self) -> dict[str, int]:
         """Of the arguments that only kernels with a network have."""
         return {"ninput": self.ninput, "nweight": self.policy.table_size}
