@@ -129,7 +129,6 @@ def operator_arguments(r: random.Random) -> tuple[object, list]:
     if form == "rollout":
         given |= {"path_q_bar": randn(*time, batch, model.nq), "path_v_bar": randn(*time, batch, model.nv)}
         given |= {"last_q_bar": randn(batch, model.nq), "last_v_bar": randn(batch, model.nv)}
-        given |= {"last_v": randn(batch, model.nv)}
     elif form == "poses":
         given["out_bar"] = randn(*time, batch, model.nlink * sum(POSE))
     else:

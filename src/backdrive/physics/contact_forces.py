@@ -8,7 +8,7 @@ from ..ir import Index, TimedArray, loop, memory
 from .constraints.forces import forces_size
 from .math.arrays import copy, zero
 from .policy import ControlSource
-from .rollout import at_time, new_warm_start
+from .rollout import at_time
 from .rollout_adjoint import BackwardSweep, InputCotangents
 from .scheme import StepContext
 from .state import StateArrays, StatePath, StepInputs
@@ -27,14 +27,14 @@ class ForcesRows:
 
 def forces(ctx: StepContext, source: ControlSource, rows: ForcesRows) -> None:
     """Kernel: the forces of a step from every state."""
-    tree, warm_start = ctx.tree, new_warm_start(ctx.tree)
+    tree = ctx.tree
     size = forces_size(tree.constraints)
     written, state = memory(size), StateArrays.in_memory(tree)
     for t in loop(rows.times):
         state.copy_from(tree, rows.states.row(t))
         inputs = StepInputs(source.control(t, *state), at_time(rows.wrenches, t))
         zero(size, written)
-        step(ctx, state, inputs, warm_start, written)
+        step(ctx, state, inputs, written)
         copy(size, written, rows.out.row(t))
 
 

@@ -17,10 +17,8 @@ from ..ir import (
     minimum,
     select,
     switch,
-    when,
     workspace,
 )
-from .constraints.warm_start import WarmStart
 from .math.arrays import copy
 from .policy import ControlSource
 from .scheme import Scheme, StepContext
@@ -46,25 +44,17 @@ class RolloutRows:
 
 
 def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
-    """Kernel: fill the path from the state at the start.
-
-    Segments of several steps start without a warm start, so that the adjoint can compute a segment again from the state
-    before it, bit by bit.
-    """
+    """Kernel: fill the path from the state at the start."""
     tree, every = ctx.tree, rows.every
     state, size = StateArrays.in_memory(tree), status_size(ctx.scheme, tree.constraints is not None)
     state.copy_from(tree, rows.start)
-    warm_start = new_warm_start(tree)
     for s in loop(segments(rows.steps, every)):
         rows.path.row(s).prefetch(tree)  # a row is far from the one before it
-        if warm_start is not None:
-            for _ in when(every > 1):
-                warm_start.forget()
         for t in loop(segment_end(s, rows.steps, every), start=s * every):
             source.prefetch(t + 1)
             rows.status.row(t).prefetch(size)
             controls = source.control(t, *state)
-            status = step(ctx, state, StepInputs(controls, at_time(rows.wrenches, t)), warm_start)
+            status = step(ctx, state, StepInputs(controls, at_time(rows.wrenches, t)))
             write_status(tree, state, status, rows.status.row(t), size)
         rows.path.row(s).copy_from(tree, state)
     rows.last.copy_from(tree, state)
@@ -92,7 +82,6 @@ def tracking(ctx: StepContext, source: ControlSource, rows: TrackingRows) -> Non
     nv, nu, size = tree.nv, tree.nu, status_size(ctx.scheme, tree.constraints is not None)
     state = StateArrays.in_memory(tree)
     state.copy_from(tree, rows.start)
-    warm_start = new_warm_start(tree)
     for t in loop(rows.steps):
         change, u, planned, origin = workspace(2 * nv), workspace(nu), source.control(t, *state), rows.origin.row(t)
         displacement(tree, state.q, origin.q, change)
@@ -105,7 +94,7 @@ def tracking(ctx: StepContext, source: ControlSource, rows: TrackingRows) -> Non
                 total[0] = total[0] + row[k] * change[k]
             u[m] = clip(total[0], rows.low[m], rows.high[m])
         copy(nu, u, rows.used.row(t))
-        status = step(ctx, state, StepInputs(u, None), warm_start)
+        status = step(ctx, state, StepInputs(u, None))
         write_status(tree, state, status, rows.status.row(t), size)
         rows.path.row(t).copy_from(tree, state)
 
@@ -128,11 +117,6 @@ def status_size(scheme: Scheme, constrained: bool) -> int:
 
 def write_status(tree: Tree, state: StateArrays, status: StepStatus, row: ScalarArray, size: int) -> None:
     row.put(0, (select(all_finite(tree, state), 1.0, 0.0), *status)[:size])
-
-
-def new_warm_start(tree: Tree) -> WarmStart | None:
-    """No impulses; None without constraints."""
-    return None if tree.constraints is None else WarmStart(tree.constraints.nimpulse)
 
 
 def segments(steps: Index, every: Index) -> Index:

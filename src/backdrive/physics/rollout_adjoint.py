@@ -8,7 +8,7 @@ from ..ir import Index, ScalarArray, TimedArray, loop, memory, when, workspace
 from .math.arrays import all_elements, copy, gradient_memory, zero
 from .math.spatial import BODY
 from .policy import ControlSource
-from .rollout import at_time, new_warm_start, segment_end, segments
+from .rollout import at_time, segment_end, segments
 from .scheme import StepContext
 from .state import StateArrays, StatePath, StepInputs
 from .step import step
@@ -30,15 +30,13 @@ class InputCotangents:
 class RolloutAdjointRows(InputCotangents):
     """Rows of the caller.
 
-    Row t of `path` is the state before step t. Row t of `path_bar` is the cotangent of the state after step t. last_v
-    [nv]: the velocity after the last step, NaN where it is not known. start_bar: the result. Cotangents do not pass
-    back over states whose number is a multiple of `truncate`.
+    Row t of `path` is the state before step t. Row t of `path_bar` is the cotangent of the state after step t.
+    start_bar: the result. Cotangents do not pass back over states whose number is a multiple of `truncate`.
     """
 
     path: StatePath
     path_bar: StatePath
     last_bar: StateArrays
-    last_v: ScalarArray
     start_bar: StateArrays
     steps: Index
     truncate: Index
@@ -46,7 +44,7 @@ class RolloutAdjointRows(InputCotangents):
 
 def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjointRows) -> None:
     """Kernel: from the cotangents of the path and of the last state to those of everything before."""
-    sweep = BackwardSweep(ctx, source, rows, rows.last_v)
+    sweep = BackwardSweep(ctx, source, rows)
     rows.last_bar.add_to(ctx.tree, sweep.state_bar)
     for t in loop(rows.steps, reverse=True):
         rows.path.row(t - 1).prefetch(ctx.tree)
@@ -71,18 +69,15 @@ def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: Checkpoint
     The states in between are computed again, a segment at a time.
     """
     tree, every = ctx.tree, rows.every
-    sweep = BackwardSweep(ctx, source, rows, rows.last_v)
+    sweep = BackwardSweep(ctx, source, rows)
     rows.last_bar.add_to(tree, sweep.state_bar)
     state, states = StateArrays.in_memory(tree), StateArrays.in_memory(tree, every)
-    warm_start = new_warm_start(tree)
     for s in loop(segments(rows.steps, every), reverse=True):
         start, end = s * every, segment_end(s, rows.steps, every)
         state.copy_from(tree, rows.path.row(s))
         states.copy_from(tree, state)
-        if warm_start is not None:
-            warm_start.forget()
         for t in loop(end - 1, start=start):
-            step(ctx, state, StepInputs(source.again(t), at_time(rows.wrenches, t)), warm_start)
+            step(ctx, state, StepInputs(source.again(t), at_time(rows.wrenches, t)))
             states.number(tree, t + 1 - start).copy_from(tree, state)
         for t in loop(end, start=start, reverse=True):
             sweep.cut(t + 1, rows.steps, rows.truncate)
@@ -95,17 +90,9 @@ def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: Checkpoint
 class BackwardSweep:
     """The cotangent of the current state on its way back in time, `state_bar`, and the sums over time."""
 
-    def __init__(
-        self, ctx: StepContext, source: ControlSource, rows: InputCotangents, last_v: ScalarArray | None = None
-    ) -> None:
-        """last_v [nv]: the velocity after the last step, if the steps before it follow in this order."""
+    def __init__(self, ctx: StepContext, source: ControlSource, rows: InputCotangents) -> None:
         tree = ctx.tree
         self.ctx, self.tree, self.source, self.rows = ctx, tree, source, rows
-        self.warm_start = new_warm_start(tree)
-        self.v_next: ScalarArray | None = None  # the velocity after the step that is next on the way
-        if last_v is not None and ctx.constrained and ctx.contact_model.solver.recalls:
-            self.v_next = memory(tree.nv)
-            copy(tree.nv, last_v, self.v_next)
         self.state_bar = StateArrays.in_memory(tree)
         self.state_bar.clear(tree)
         self.constants_bar: ScalarArray | None = None
@@ -135,9 +122,7 @@ class BackwardSweep:
         state = StateArrays.local_copy(tree, start)
         inputs = StepInputs(self.source.control(t, *state), at_time(rows.wrenches, t))
         cotangents = Cotangents(*self.state_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar)
-        step_adjoint(self.ctx, state, inputs, self.warm_start, cotangents, forces_bar, self.v_next)
-        if self.v_next is not None:
-            copy(tree.nv, state.v, self.v_next)
+        step_adjoint(self.ctx, state, inputs, cotangents, forces_bar)
         self.source.vjp(t, controls_bar, *state, Cotangents(*self.state_bar, constants=self.constants_bar))
         if rows.wrenches_bar is not None:
             assert wrenches_bar is not None

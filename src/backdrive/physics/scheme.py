@@ -55,6 +55,10 @@ class StepContext:
         return self.tree.constraints is not None and self.scheme.contact_model is not None
 
     @property
+    def splits_at_impacts(self) -> bool:
+        return self.constrained and self.scheme.splits_at_impacts
+
+    @property
     def contact_model(self) -> RigidContact:
         """The contact model of a model that has constraints."""
         assert self.scheme.contact_model is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..ir import Index, Mask, ScalarArray, TimedArray, memory, workspace
+from ..ir import Index, ScalarArray, TimedArray, memory, workspace
 from .math.arrays import add_to, copy, zero
 from .tree.tree import Tree
 
@@ -35,9 +35,9 @@ class StateArrays(NamedTuple):
         """State i of several that follow each other."""
         return StateArrays(*(array.at(i * n) for array, n in zip(self, self.sizes(tree), strict=True)))
 
-    def copy_from(self, tree: Tree, source: StateArrays, where: Mask = True) -> None:
+    def copy_from(self, tree: Tree, source: StateArrays) -> None:
         for n, x, y in zip(self.sizes(tree), source, self, strict=True):
-            copy(n, x, y, where)
+            copy(n, x, y)
 
     def add_to(self, tree: Tree, target: StateArrays) -> None:
         for n, x, y in zip(self.sizes(tree), self, target, strict=True):

@@ -14,20 +14,17 @@ from ..ir import (
     Mask,
     Scalar,
     ScalarArray,
-    any_lane,
     loop,
     maximum,
     memory,
     select,
     to_float,
-    when,
     while_any,
     workspace,
 )
 from .constraints.constrain import constrain
 from .constraints.forces import add_forces
 from .constraints.outcome import ConstraintOutcome, FreeMotion, SubstepTimes
-from .constraints.warm_start import WarmStart
 from .geometry.collision import find_contacts
 from .geometry.contact_points import ContactPoints
 from .impacts.impact import Impacts
@@ -80,17 +77,18 @@ class Substep:
 
 
 def substep(
-    ctx: StepContext, state: StateArrays, inputs: StepInputs, h: Scalar, warm_start: WarmStart | None,
-    adjoint: bool = False, impacts: Impacts | None = None, v_next: ScalarArray | None = None,
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, h: Scalar, adjoint: bool = False,
+    impacts: Impacts | None = None,
 ) -> Substep:  # fmt: skip
-    """From `state` on for the time h, or through an impact. v_next [nv]: v⁺, where it is known."""
+    """From `state` on for the time h, or through an impact. It is a function of the arguments only: the adjoint, which
+    computes it again, finds the same contact problem, and of several solutions the same one."""
     tree, integrator = ctx.tree, ctx.integrator
     stages = integrator.stages(tree, state, inputs, h)
     times = SubstepTimes(h, integrator.share * h, h)
     if impacts is not None:
         hitting = impacts.hitting
         times = SubstepTimes(h, select(hitting, NO_LIMIT, impacts.h), select(hitting, 1.0, h))
-    if warm_start is None or not ctx.constrained:
+    if not ctx.constrained:
         return Substep(stages, times)
     free, contacts = workspace(tree.nv), None
     axpy(tree.nv, h, stages.dynamics.vdot, state.v, free)
@@ -98,24 +96,17 @@ def substep(
         poses = link_poses(tree, state.q, impacts.ahead(free), state.v, indexed=True)
         contacts = find_contacts(tree.constraints, poses, pose_size(2), h, changing=True)
         impacts.classify(tree.constraints, contacts, poses, pose_size(2))
-    motion = FreeMotion(stages.start, state.v, free, stages.dynamics, times, v_next)
-    outcome = constrain(ctx, motion, warm_start, adjoint, impacts, contacts)
+    motion = FreeMotion(stages.start, state.v, free, stages.dynamics, times)
+    outcome = constrain(ctx, motion, adjoint, impacts, contacts)
     return Substep(stages, times, outcome, contacts or outcome.contacts)
 
 
-def step(
-    ctx: StepContext, state: StateArrays, inputs: StepInputs, warm_start: WarmStart | None,
-    forces: ScalarArray | None = None,
-) -> StepStatus:  # fmt: skip
-    """Advance the state (in place) by h.
-
-    warm_start: the impulses from which the solver starts, and then those of this step (None: no constraints). The
-    forces of the constraints are added to `forces`, if given.
-    """
-    if ctx.scheme.splits_at_impacts and warm_start is not None:
-        return step_through_impacts(ctx, state, inputs, warm_start, forces)
+def step(ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None) -> StepStatus:
+    """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given."""
+    if ctx.splits_at_impacts:
+        return step_through_impacts(ctx, state, inputs, forces)
     tree, h = ctx.tree, ctx.h
-    now = substep(ctx, state, inputs, h, warm_start)
+    now = substep(ctx, state, inputs, h)
     outcome, dynamics = now.outcome, now.stages.dynamics
     if outcome is None:
         axpy(tree.nv, h, dynamics.vdot, state.v, state.v)
@@ -129,33 +120,19 @@ def step(
 
 
 def step_through_impacts(
-    ctx: StepContext, state: StateArrays, inputs: StepInputs, warm_start: WarmStart, forces: ScalarArray | None
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None
 ) -> StepStatus:
-    """As `step`, in substeps.
-
-    With friction, a contact problem may have several solutions, and the warm start decides which is found. The adjoint
-    recognises the solution of a step of one substep by its velocity at the end. If a step that began with a warm start
-    turns out to have several substeps, it is restarted without impulses, as the adjoint solves it.
-    """
+    """As `step`, in substeps."""
     tree, h = ctx.tree, ctx.h
-    impacts, numbers, warm = Impacts(tree, ctx.integrator, h), memory(5), memory(1)
+    impacts, numbers = Impacts(tree, ctx.integrator, h), memory(5)
     zero(5, numbers)
     impacts.begin()
-    before = StateArrays.in_memory(tree)
-    before.copy_from(tree, state)
-    warm[0] = warm_start.largest[0]
     for i in while_any(lambda: impacts.going, most_substeps(tree)):
-        now = substep(ctx, state, inputs, impacts.duration(), warm_start, impacts=impacts)
+        now = substep(ctx, state, inputs, impacts.duration(), impacts=impacts)
         outcome = now.outcome
         assert outcome is not None  # there are constraints
         passage = pass_substep(ctx, impacts, now, state)
-        restarts = (warm[0] > 0.0) & (passage.found | ~passage.going)
-        warm[0] = 0.0
-        for _ in when(any_lane(restarts)):
-            impacts.begin(restarts)
-            warm_start.forget(restarts)
-            state.copy_from(tree, before, restarts)
-        going = passage.going & ~restarts
+        going = passage.going
         if forces is not None:
             add_forces(tree.constraints, outcome, passage.part / h, going, forces)
         clipped = now.stages.dynamics.clipped

@@ -6,7 +6,6 @@ is kept, and then differentiated backwards, substep by substep (`impacts.impact_
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 
 from ..ir import (
@@ -18,14 +17,12 @@ from ..ir import (
     loop,
     memory,
     select,
-    to_float,
     when,
     while_any,
     workspace,
 )
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.forces import power_of_forces
-from .constraints.warm_start import WarmStart
 from .impacts.impact import Impacts
 from .impacts.impact_adjoint import ImpactEvent, ImpactTiming, SubstepEndCotangents, SubstepStarts
 from .integrators.base import StagesAdjoint, move_adjoint
@@ -52,16 +49,16 @@ from .tree.tree import Tree
 
 
 def step_adjoint(
-    ctx: StepContext, state: StateArrays, inputs: StepInputs, warm_start: WarmStart | None, cotangents: Cotangents,
-    forces_bar: ScalarArray | None = None, v_next: ScalarArray | None = None,
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents,
+    forces_bar: ScalarArray | None = None,
 ) -> None:  # fmt: skip
     """From the cotangents after a step from `state` to those before it.
 
     cotangents: those of q and v are replaced in place, others are added to. forces_bar: cotangents of the forces of
-    constraints in this step (`add_forces`). v_next [nv]: the velocity after the step, NaN where it is not known.
+    constraints in this step (`add_forces`).
     """
-    if not ctx.scheme.splits_at_impacts or warm_start is None:
-        now = substep(ctx, state, inputs, ctx.h, warm_start, adjoint=True, v_next=v_next)
+    if not ctx.splits_at_impacts:
+        now = substep(ctx, state, inputs, ctx.h, adjoint=True)
         SubstepAdjoint(ctx, now, state, inputs).run(cotangents, forces_bar)
         return
     tree = ctx.tree
@@ -69,18 +66,13 @@ def step_adjoint(
     timing = ImpactTiming(tree, ctx.h, cotangents.constants, forces_bar)
     current, before = StateArrays.in_memory(tree), StateArrays.in_memory(tree)
     most, number, back, more = most_substeps(tree), counters(1), counters(1), memory(1)
-    starts = SubstepStarts(
-        most, [*zip(current, StateArrays.sizes(tree), strict=True), *impacts.arrays(), *warm_start.arrays()]
-    )
+    starts = SubstepStarts(most, [*zip(current, StateArrays.sizes(tree), strict=True), *impacts.arrays()])
     number[0], back[0], more[0] = 0, 0, 1.0
-    known = None if v_next is None else memory(tree.nv)
     for _ in while_any(lambda: more[0] > 0.0, 2 * most):
         i = number[0]
         for _ in when(i == 0):
             current.copy_from(tree, state)
             impacts.begin()
-            # From the impulses of later steps, the solver may find another solution than the step did.
-            warm_start.forget()
         for _ in when(i > 0):
             for _ in when(back[0] == 0):
                 starts.keep(i)
@@ -88,10 +80,7 @@ def step_adjoint(
                 starts.fetch(i)
         before.copy_from(tree, current)
         duration, slot = impacts.duration(), impacts.slot[0]
-        if known is not None and v_next is not None:  # only a step of one substep is known to end with v_next
-            for k in loop(tree.nv):
-                known[k] = select(to_float(i) < 0.5, v_next[k], math.nan)
-        now = substep(ctx, before, inputs, duration, warm_start, True, impacts, known)
+        now = substep(ctx, before, inputs, duration, True, impacts)
         passage = pass_substep(ctx, impacts, now, current)
         number[0] = i + 1
         for _ in when((back[0] > 0) | (i + 1 == most) | ~any_lane(impacts.going)):
@@ -180,10 +169,10 @@ class SubstepAdjoint:
             add_to(nq, end.q, q_bar)
             for _ in when(impact.timing.several[0] > 0):
                 impact.timing.left_bar[0] = impact.timing.left_bar[0] + acting * by_duration()
-        for k in loop(nq):
-            cotangents.q[k] = q_bar[k]
-        for k in loop(nv):
-            cotangents.v[k] = v_bar[k]
+        # Where the substep did not take place, not even the normalisation of quaternions may change the cotangents.
+        going = True if impact is None else impact.event.passage.going
+        copy(nq, q_bar, cotangents.q, going)
+        copy(nv, v_bar, cotangents.v, going)
         if impact is not None:
             self._gap_at_start(impact, cotangents)
 

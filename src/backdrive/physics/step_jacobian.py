@@ -16,7 +16,6 @@ from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import factor_correction
 from .math.arrays import copy, zero
 from .policy import ControlSource
-from .rollout import new_warm_start
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .step import substep
@@ -41,9 +40,9 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
     """Kernel: the Jacobians of a step of an integrator with q⁺ = q ⊕ h v⁺, without impacts."""
     tree, h = ctx.tree, ctx.h
     nq, nv, nu = tree.nq, tree.nv, tree.nu
-    warm_start, state = new_warm_start(tree), StateArrays.local_copy(tree, given.start)
+    state = StateArrays.local_copy(tree, given.start)
     q, v = state
-    now = substep(ctx, state, StepInputs(source.control(0, *state), None), h, warm_start, adjoint=True)
+    now = substep(ctx, state, StepInputs(source.control(0, *state), None), h, adjoint=True)
     inputs, dynamics, outcome, constraints = now.stages.inputs, now.stages.dynamics, now.outcome, None
     pushed = None  # the derivatives of p by displacements of q
     if outcome is not None:

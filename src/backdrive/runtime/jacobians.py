@@ -12,7 +12,7 @@ from ..schema.state import NAMES, state_names
 from . import autograd, execute
 from .program import Program
 from .request import Request
-from .residuals import unknown, zeros
+from .residuals import zeros
 from .tangent import Tangent, conjugate, logarithm, normalised, product
 
 
@@ -42,7 +42,7 @@ def step_jacobians(at: StepPoint, q_next: Tensor) -> tuple[Tensor, Tensor]:
     last_bars = (tangent.lift(q_next, seeds[:, :nv]), seeds[:, nv:])
     tensors = {name: x.unsqueeze(0) for name, x in zip((*state_names("path_"), "controls"), (q, v, controls))}
     tensors |= {name: zeros((1, *x.shape), x.dtype) for name, x in zip(state_names("path_", "_bar"), (q, v))}
-    tensors |= dict(zip(state_names("last_", "_bar"), last_bars)) | {"last_v": unknown(v)}
+    tensors |= dict(zip(state_names("last_", "_bar"), last_bars))
     if at.constants is not None:
         tensors["constants"] = at.constants if at.constants.ndim == 1 else _each(at.constants, n)
     request = Request(at.program, ROLLOUT, tuple(tensors), at.parameters, ONE_STEP)

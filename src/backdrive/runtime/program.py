@@ -161,11 +161,6 @@ class Program:
         """Cotangents of zero, for one row of any field of the state."""
         return torch.zeros(max(*self.state_sizes, 1), dtype=self.dtype)
 
-    @functools.cached_property
-    def unknown(self) -> Tensor:
-        """A row of NaN, for a state after a step that nobody kept."""
-        return torch.full((max(*self.state_sizes, 1),), torch.nan, dtype=self.dtype)
-
 
 def _in_float32(scheme: Scheme) -> Scheme:
     """With a tolerance and a regularisation that float32 can represent."""

@@ -18,7 +18,7 @@ from ..backends import Number, Rows
 from ..backends.llvm_cpu.launch import float_bits, scratch_memory
 from ..physics.kernels import KernelKey
 from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Signature
-from ..schema.state import NAMES, state_names
+from ..schema.state import state_names
 from .program import Program
 from .report import nothing_to_report
 from .result import RolloutResult
@@ -32,13 +32,12 @@ class Shortcut(NamedTuple):
     shared: tuple[str, ...] = ()
 
 
-VELOCITY = NAMES.index("v")  # the place of the velocities among the fields of a state
 _ADJOINT = SIGNATURES[ROLLOUT.adjoint]
 _NO_LOSS = state_names("path_", "_bar")  # cotangents of the states along the way: one row of zeros
 SHORTCUTS = {
     "step": Shortcut(ROLLOUT),
     "rollout": Shortcut(ROLLOUT, over_time=True),
-    "step_adjoint": Shortcut(_ADJOINT, shared=(*_NO_LOSS, "last_v")),  # the velocity after the step is not known
+    "step_adjoint": Shortcut(_ADJOINT, shared=_NO_LOSS),
     "rollout_adjoint": Shortcut(_ADJOINT, over_time=True, shared=_NO_LOSS),
     "poses": Shortcut(POSES),
     "poses_adjoint": Shortcut(SIGNATURES[POSES.adjoint]),
@@ -155,7 +154,7 @@ def step_vjp(
         return None
     results = tuple(map(torch.empty_like, (*state, u)))
     zeros = (program.zeros.data_ptr(),) * len(state)
-    after = map(_address, (*bars, program.unknown, *results))
+    after = map(_address, (*bars, *results))
     addresses = (*map(_address, (*state, u)), *zeros, *after)
     quick_call(program, "step_adjoint")(batch, addresses)
     return results
@@ -171,10 +170,8 @@ def rollout_vjp(
         return None
     results = tuple(map(torch.empty_like, (*bars, u)))
     zeros = (program.zeros.data_ptr(),) * len(path)
-    v = path[VELOCITY]
-    last_v = v.data_ptr() + steps * v.stride(0) * v.element_size()
     given, given_bars = map(_address, (*path, u)), map(_address, bars)
-    addresses = (*given, *zeros, *given_bars, last_v, *map(_address, results))
+    addresses = (*given, *zeros, *given_bars, *map(_address, results))
     quick_call(program, "rollout_adjoint")(math.prod(shape), addresses, steps=steps, truncate=steps + 1)
     return results
 

@@ -40,7 +40,7 @@ class Residuals(NamedTuple):
                 kept[a.name] = inputs[a.name]
             elif a.start:
                 kept[a.name] = outputs[a.name] if a.name in outputs else inputs[a.start]
-            elif a.name in outputs and not a.end_of:
+            elif a.name in outputs:
                 kept[a.name] = outputs[a.name]
         return Residuals(request, kept, record)
 
@@ -82,7 +82,7 @@ class Residuals(NamedTuple):
         return found
 
     def _before_steps(self) -> Tensors:
-        """The tensors as the adjoint reads them: the states before the steps, and the end of the path."""
+        """The tensors as the adjoint reads them: of a path, the states before the steps."""
         tensors = dict(self.tensors)
         settings = self.request.settings
         for a in self.request.adjoint().reads:
@@ -91,9 +91,6 @@ class Residuals(NamedTuple):
             if a.start:
                 x = self.tensors[a.name]
                 tensors[a.name] = x[:-1] if settings is not None and settings.path else x.unsqueeze(0)
-            elif a.end_of:
-                x = self.tensors[a.end_of]
-                tensors[a.name] = x[-1] if settings is not None and settings.path else unknown(x)
         return tensors
 
 
@@ -106,11 +103,6 @@ def wanted_cotangents(request: Request, needed: Sequence[bool]) -> tuple[str, ..
 def mapped_at_once(cotangents: Sequence[Any]) -> bool:
     """Whether many gradients of a recorded graph are asked for at once."""
     return any(bar is not None and torch._C._functorch.is_legacy_batchedtensor(bar) for bar in cotangents)
-
-
-def unknown(x: Tensor) -> Tensor:
-    """NaN in the shape of x, for a state that nobody kept; it takes no memory."""
-    return torch.full((x.shape[-1],), torch.nan, dtype=x.dtype).expand(x.shape)
 
 
 def zeros(shape: Sequence[int], dtype: torch.dtype) -> Tensor:

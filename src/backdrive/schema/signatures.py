@@ -26,7 +26,7 @@ from enum import Enum
 from functools import partial
 from typing import NamedTuple
 
-from .state import STATE, state_names
+from .state import STATE
 
 
 class Role(Enum):
@@ -49,7 +49,6 @@ class Argument:
     batchable: a parameter whose first axis may be B.
     start, end: of a path, the states before its first and after its last step. A caller's tensor has a row for the
         start before those that the kernel fills.
-    end_of: the path whose last row this is.
     """
 
     name: str
@@ -60,7 +59,6 @@ class Argument:
     batchable: bool = False
     start: str = ""
     end: str = ""
-    end_of: str = ""
 
     @property
     def batch_axis(self) -> int:
@@ -195,10 +193,6 @@ _STATUS = Argument("status", ("T", "B", "nstatus"), Role.STATUS)
 _LAST = _states(role=Role.OUTPUT, prefix="last_")
 _TIMES = _states(("T", "B"))
 
-# The velocity after the last step: from it, solvers recall the active set. NaN where it is not known.
-_LAST_V = Argument("last_v", ("B", "nv"), Role.STATE, end_of="path_v")
-_LAST_V_PLACE = state_names("last_", "_bar")[-1]
-
 ROLLOUT = Signature(
     "rollout",
     (*_states(), _CONTROLS, _WRENCHES, _CONSTANTS),
@@ -281,15 +275,14 @@ POSES = Signature(
     adjoint="poses_adjoint",
 )
 
-_AFTER_LAST = ((_LAST_V_PLACE, _LAST_V),)
-_POLICY_RESIDUALS = (("inputs", replace(_CONTROLS, role=Role.INPUT)), *_AFTER_LAST)
+_POLICY_RESIDUALS = (("inputs", replace(_CONTROLS, role=Role.INPUT)),)
 
 SIGNATURES = {
     signature.form: signature
     for signature in (
         ROLLOUT,
-        _adjoint("rollout_adjoint", ROLLOUT, ("steps", "truncate"), _AFTER_LAST),
-        _adjoint("checkpoint_adjoint", ROLLOUT, ("steps", "every", "truncate"), _AFTER_LAST),
+        _adjoint("rollout_adjoint", ROLLOUT, ("steps", "truncate")),
+        _adjoint("checkpoint_adjoint", ROLLOUT, ("steps", "every", "truncate")),
         POLICY_ROLLOUT,
         _adjoint("policy_rollout_adjoint", POLICY_ROLLOUT, ("steps", "truncate"), _POLICY_RESIDUALS),
         _adjoint("policy_checkpoint_adjoint", POLICY_ROLLOUT, ("steps", "every", "truncate"), _POLICY_RESIDUALS),

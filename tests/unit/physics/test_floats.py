@@ -95,7 +95,7 @@ def test_step(integrator, dim):
     q, v = Floats(state.q.tolist()), Floats(state.v.tolist())
     loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
     ctx, inputs = context(model, integrator), StepInputs(Floats(controls[0].tolist()), loads)
-    status = step(ctx, StateArrays(q, v), inputs, None)
+    status = step(ctx, StateArrays(q, v), inputs)
     sim = bd.Simulator(model, DT, integrator=integrator, specialize=False)
     right = sim.rollout(state, controls[:1], wrenches=wrenches[:1])
     assert all(type(x) is float for x in (*q.values, *v.values))
@@ -143,7 +143,7 @@ def test_adjoint(integrator):
     start = StateArrays(Floats(state.q.tolist()), Floats(state.v.tolist()))
     loads = Floats(on_links(model, wrenches.numpy())[0].tolist())
     inputs, cotangents = StepInputs(Floats(controls[0].tolist()), loads), Cotangents(q_bar, v_bar, *zeros)
-    step_adjoint(context(model, integrator), start, inputs, None, cotangents)
+    step_adjoint(context(model, integrator), start, inputs, cotangents)
     for mine, theirs in zip((q_bar, v_bar, *zeros), right):
         close(mine.values, theirs.flatten())
 

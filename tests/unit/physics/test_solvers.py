@@ -140,7 +140,7 @@ class Problem:
             low=filled(self.low, 0.0), high=filled(self.high, 0.0), mu=filled(self.mu, 0.0),
             impulse=Floats([0.0] * size), unit=Floats([1.0 / (1.0 + np.abs(self.b).max())]),
             normal=Floats([*self.normal.tolist(), *range(self.n, size)]), slot=Floats(list(range(size))),
-            factored=Floats([NO_ACTIVE_SET] * size), v_next_known=None,
+            factored=Floats([NO_ACTIVE_SET] * size),
             diagonal=filled(self.W.diagonal() + self.compliance, 1.0),
         )  # fmt: skip
 

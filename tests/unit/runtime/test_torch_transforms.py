@@ -314,8 +314,8 @@ def test_opcheck_of_the_others():
     axis = arm().parameter("axis") * torch.tensor([[[1.0]], [[2.0]]], dtype=torch.float64)
     torch.library.opcheck(torch.ops.backdrive.assemble.default, (number, "mass,axis", leaves(mass, axis)))
     (q, v), u = random_state(arm(), 1, 2), random_controls(arm(), 1, 2)
-    names = "path_q,path_v,controls,path_q_bar,path_v_bar,last_q_bar,last_v_bar,last_v"
-    bars = [randn(1, 2, 13), randn(1, 2, 11), randn(2, 13), randn(2, 11), randn(2, 11)]
+    names = "path_q,path_v,controls,path_q_bar,path_v_bar,last_q_bar,last_v_bar"
+    bars = [randn(1, 2, 13), randn(1, 2, 11), randn(2, 13), randn(2, 11)]
     arguments = ("rollout", names, [q, v, u, *bars], number, "", [1, 1, 0, 0], "")
     torch.library.opcheck(torch.ops.backdrive.vjp.default, arguments)
 

@@ -42,14 +42,13 @@ FREE, BEFORE = 0, 1  # which twist of `LinkMotions`: that of v*, and that of the
 
 
 class LinkMotions(NamedTuple):
-    """Poses of the links (`poses`), with twists for several velocities: v*, perhaps v, and last v⁺ if it is known.
+    """Poses of the links (`poses`), with twists for several velocities: v*, and perhaps v.
 
-    poses: an array of records of `width` numbers, over links; twists: how many there are in a record.
+    poses: an array of records of `width` numbers, over links.
     """
 
     poses: ScalarArray
     width: int
-    twists: int
 
     def place(self, link: Index) -> Pose:
         """The pose of a link, without twists."""
@@ -85,10 +84,6 @@ class RowAssembler:
             return select(self.impacts.hitting, speed(BEFORE), speed(FREE))
         return speed(velocity)
 
-    def _speed_next(self, row: Row, support: Support) -> Scalar:
-        """J v⁺, if v⁺ is known."""
-        return 0.0 if self.motion.v_next is None else self._speed(row, support, self.links.twists - 1)
-
     def _compliance(self, support: Support, angular: Index = 0, softness: Scalar = 0.0) -> Scalar:
         """What is added to the diagonal of the Delassus matrix, (m/s) per N s or (rad/s) per N m s."""
         scale = self.constraints.inverse_mass(support, angular)
@@ -104,7 +99,6 @@ class RowAssembler:
                     row, error = equality_row(each, record, self.links.place(support.a), self.links.place(support.b))
                     self._add(RowData(
                         support, [row], [True], i, speeds=[self._speed(row, support)],
-                        speeds_next=[0.0],  # equations are always free: nothing is to be recalled
                         compliance=[self._compliance(support, int(each == EqualityKind.ABOUT))], low=[-INFINITE],
                         high=[INFINITE], mu=[0.0], violation=reachable(error),
                     ))  # fmt: skip
@@ -114,20 +108,20 @@ class RowAssembler:
         row = joint_row(kind, self.constraints.joint_link(link), self.links.place(link))
         return row, self._compliance(support, is_angular(kind))
 
-    def _joint_speeds(self, support: Support) -> tuple[Scalar, Scalar]:
-        """The velocity of a joint, which is the first of its link's chain: in the free motion, and of v⁺."""
-        k = self.constraints.ints[support.way_a]
-        return self.motion.free[k], 0.0 if self.motion.v_next is None else self.motion.v_next[k]
+    def _joint_speed(self, support: Support) -> Scalar:
+        """The velocity of a joint in the free motion; it is the first of its link's chain."""
+        return self.motion.free[self.constraints.ints[support.way_a]]
 
     def joint_frictions(self) -> None:
         constraints = self.constraints
         for i in loop(constraints.head("nfriction")):
             link, _, kind, support = constraints.joint("friction", i)
             row, extra = self._joint(link, kind, support)
-            most, (speed, speed_next) = self.times.h * constraints.joint_friction(i), self._joint_speeds(support)
+            most = self.times.h * constraints.joint_friction(i)
             self._add(RowData(
-                support, [row], [most > 0.0], constraints.head("nequality") + i, speeds=[speed],
-                speeds_next=[speed_next], compliance=[extra], low=[-most], high=[most], mu=[0.0], violation=0.0,
+                support, [row], [most > 0.0], constraints.head("nequality") + i,
+                speeds=[self._joint_speed(support)], compliance=[extra], low=[-most], high=[most], mu=[0.0],
+                violation=0.0,
             ))  # fmt: skip
 
     def limits(self, q: ScalarArray) -> tuple[IndexArray, IndexArray]:
@@ -139,7 +133,7 @@ class RowAssembler:
         for i in loop(constraints.head("nlimit")):
             link, at, kind, support = constraints.joint("limit", i)
             sign, gap = nearest_limit(constraints.limit_record(i), q[at])
-            speed, speed_next = (sign * x for x in self._joint_speeds(support))
+            speed = sign * self._joint_speed(support)
             if self.impacts is None:
                 on = gap < LIMIT_MARGIN + self.times.left * maximum(-speed, 0.0)
             else:  # in an impact, the limits that are reached
@@ -151,8 +145,7 @@ class RowAssembler:
                 (row, extra), bias = self._joint(link, kind, support), gap_bias(gap, LIMIT_SLOP, self.times.left)
                 self._add(RowData(
                     support, [signed(row, sign)], [on], place + i, speeds=[speed + bias],
-                    speeds_next=[speed_next + bias], compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0],
-                    violation=violation(gap, LIMIT_SLOP),
+                    compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
                 ))  # fmt: skip
         return numbers, count
 
@@ -180,12 +173,10 @@ class RowAssembler:
             mu = friction_share(constraints.dim, m) * surface.friction
             rough = on & (mu > 0.0)
             extra = self._compliance(support, softness=surface.softness)
-            speeds_next = [self._speed_next(row, support) for row in rows]
             self._add(RowData(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
-                speeds=[speeds[0] + bias, *speeds[1:]], speeds_next=[speeds_next[0] + bias, *speeds_next[1:]],
-                compliance=[extra] * (1 + m), low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
-                violation=violation(point.gap, slop), bounces=hits,
+                speeds=[speeds[0] + bias, *speeds[1:]], compliance=[extra] * (1 + m), low=[0.0] * (1 + m),
+                high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m], violation=violation(point.gap, slop), bounces=hits,
             ))  # fmt: skip
 
     def touching(self, contacts: ContactPoints, first: Index) -> tuple[Scalar, Scalar]:

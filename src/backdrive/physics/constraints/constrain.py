@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from ...ir import (
     Index,
-    Mask,
     Scalar,
     ScalarArray,
     absolute,
@@ -18,7 +17,6 @@ from ...ir import (
     carry,
     counters,
     is_constant,
-    is_finite,
     loop,
     maximum,
     memory,
@@ -46,14 +44,13 @@ from .correction import correct
 from .delassus import RootFrameFactors
 from .outcome import ConstraintOutcome, FreeMotion, LimitRows
 from .problem import ContactProblem
-from .warm_start import WarmStart
 
 
 def constrain(
-    ctx: StepContext, motion: FreeMotion, warm_start: WarmStart, adjoint: bool, impacts: Impacts | None = None,
+    ctx: StepContext, motion: FreeMotion, adjoint: bool, impacts: Impacts | None = None,
     contacts: ContactPoints | None = None,
 ) -> ConstraintOutcome:  # fmt: skip
-    """From v* to v⁺. warm_start: the impulses of the step before, and then those of this one.
+    """From v* to v⁺.
 
     adjoint: also keep the intermediates that only the adjoint reads. impacts: decide which contacts take part, by the
     contact points at the beginning of the substep. contacts: those points, if the configuration of `motion` is another
@@ -66,9 +63,7 @@ def constrain(
         copy(tree.nq, motion.q, q)
     links = link_motions(tree, motion, impacts)
     factors = RootFrameFactors(tree, motion.dynamics.frames, motion.dynamics.factors, constraints.dim)
-    problem = ContactProblem(constraints, factors, nv, warm_start, motion.v_next is not None)
-    if problem.v_next_known is not None and motion.v_next is not None:
-        problem.v_next_known[0] = select(is_finite(motion.v_next[0]), 1.0, 0.0)
+    problem = ContactProblem(constraints, factors, nv)
     found = candidate_points(ctx, motion, links, impacts, contacts)
     v_next, move, pseudo = memory(nv), memory(nv), memory(nv)
     copy(nv, motion.free, v_next)
@@ -99,8 +94,6 @@ def constrain(
         problem, found, first_contact, v_next, move, pseudo, correction, pushes, corrected, rebound, q, limits, caused,
         pseudo_caused,
     )  # fmt: skip
-    going: Mask = True if impacts is None else impacts.going
-    warm_start.forget(going)
     for _ in when(problem.count > 0):
         count = problem.count
         problem.close()
@@ -109,7 +102,6 @@ def constrain(
             status[0] = solve_without_gain(impacts, problem, solver, rebounds)
         else:
             status[0] = solver.solve(problem)
-        warm_start.keep(count, problem.slot, problem.impulse, going)
         apply_impulses(tree, motion, problem, problem.impulse, v_next, caused)
         if not adjoint:
             status[1], status[2] = rows.touching(contacts or found, first_contact)
@@ -136,7 +128,7 @@ def constrain(
 
 
 def link_motions(tree: Tree, motion: FreeMotion, impacts: Impacts | None) -> LinkMotions:
-    """The poses of the links, with their twists for v*, for v where contacts may bounce, and for v⁺ where it is known.
+    """The poses of the links, with their twists for v*, and for v where contacts may bounce.
 
     In an impact there is no v*: there the first twist is that of the acceleration before the impact, which tells
     whether forces press a contact.
@@ -144,10 +136,8 @@ def link_motions(tree: Tree, motion: FreeMotion, impacts: Impacts | None) -> Lin
     velocities = [motion.free, motion.v] if tree.constraints.bounces else [motion.free]
     if impacts is not None:
         velocities = [impacts.ahead(motion.free), motion.v]
-    if motion.v_next is not None:
-        velocities.append(motion.v_next)
     poses = link_poses(tree, motion.q, *velocities, indexed=True)
-    return LinkMotions(poses, pose_size(len(velocities)), len(velocities))
+    return LinkMotions(poses, pose_size(len(velocities)))
 
 
 def candidate_points(
@@ -169,7 +159,7 @@ def candidate_points(
 
 def active_set_fingerprint(problem: ContactProblem, rows: Index, bounces: bool) -> Scalar:
     """A number that changes when a row changes its place in the active set, or begins or ceases to bounce: the sum of
-    the rows' codes, each times the number of its slot in the warm start."""
+    the rows' codes, each times the number of its slot."""
     total = carry(1)
     total[0] = 0.0
     for r in loop(rows):

@@ -28,7 +28,7 @@ class FreeMotion(NamedTuple):
     """A substep without constraints.
 
     q [nq]: the configuration at which constraints are evaluated. v [nv]: the velocity before the substep. free [nv]:
-    v*, the velocity after it without constraints. v_next [nv]: v⁺, NaN where it is not known; or None.
+    v*, the velocity after it without constraints.
     """
 
     q: ScalarArray
@@ -36,7 +36,6 @@ class FreeMotion(NamedTuple):
     free: ScalarArray
     dynamics: Dynamics
     times: SubstepTimes
-    v_next: ScalarArray | None = None
 
 
 @dataclass

@@ -18,17 +18,16 @@ from ..solvers.active_set import NO_ACTIVE_SET
 from .constraints import Constraints, Support
 from .delassus import DenseDelassus, RootFrameFactors
 from .rows import Row
-from .warm_start import WarmStart
 
 
 class RowData(NamedTuple):
     """The rows of one constraint. Sequences have an element for every row; the first row is the normal of the others.
 
-    support: the links that the rows act on. on: masks, where a row counts. slot: of the first row's impulse in the warm
-    start; the others follow. speeds: b (m/s, rad/s). compliance: R ((m/s) per N s). low, high: constant part of the
-    bounds (N s). mu: by which part of the normal's impulse the bounds are wider. violation: of the first row, how far
-    positions are from satisfying it (m, rad; of contacts and limits negative, or zero). speeds_next: speeds with v⁺
-    instead of v*, with the same bias, if v⁺ is known. bounces: mask, whether the constraint is a contact that bounces.
+    support: the links that the rows act on. on: masks, where a row counts. slot: of the first row, a number that no
+    other row of the model ever has; the others follow. speeds: b (m/s, rad/s). compliance: R ((m/s) per N s). low,
+    high: constant part of the bounds (N s). mu: by which part of the normal's impulse the bounds are wider. violation:
+    of the first row, how far positions are from satisfying it (m, rad; of contacts and limits negative, or zero).
+    bounces: mask, whether the constraint is a contact that bounces.
     """
 
     support: Support
@@ -41,7 +40,6 @@ class RowData(NamedTuple):
     high: Sequence[Scalar]
     mu: Sequence[Scalar]
     violation: Scalar
-    speeds_next: Sequence[Scalar]
     bounces: Mask = False
 
 
@@ -49,22 +47,16 @@ class ContactProblem:
     """The contact problem of a substep (see above), in every lane. Its n rows are padded to whole tiles.
 
     Arrays [n], named as in `RowData`: b, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal (the
-    row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next: speeds
-    J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest |b|).
-    factored: the active set whose factors are in `delassus.B`.
+    row whose impulse widens the bounds). impulse: λ, zero until the solver replaces it by the solution. unit [1]: 1 /
+    (1 + the largest |b|). factored: the active set whose factors are in `delassus.B`.
     """
 
-    def __init__(
-        self, constraints: Constraints, factors: RootFrameFactors, nv: Index, start: WarmStart, known: bool = False
-    ) -> None:
-        """start: the impulses from which a solver starts. known: v⁺ is known, in some lanes at least."""
-        self.constraints, self.start = constraints, start
+    def __init__(self, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
+        self.constraints = constraints
         self.delassus = DenseDelassus(constraints, factors, nv)
         most = self.capacity
         self.b, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(5))
         self.violation, self.impulse, self.bounces, self.factored = (memory(most) for _ in range(4))
-        self.speed_next: ScalarArray | None = memory(most) if known else None
-        self.v_next_known: ScalarArray | None = memory(1) if known else None
         self.unit = memory(1)
         self.normal, self.slot = counters(most), counters(most)
 
@@ -101,10 +93,8 @@ class ContactProblem:
             self.low[r], self.high[r] = select(on[k], data.low[k], 0.0), select(on[k], data.high[k], 0.0)
             self.mu[r] = select(on[k], data.mu[k], 0.0)
             self.violation[r] = select(on[k], data.violation, 0.0) if k == 0 else 0.0
-            self.impulse[r] = select(on[k], self.start.at(data.slot + k), 0.0)
+            self.impulse[r] = 0.0
             self.bounces[r] = select(data.bounces, 1.0, 0.0) if k == 0 else 0.0
-            if self.speed_next is not None:
-                self.speed_next[r] = select(on[k], data.speeds_next[k], 0.0)
             self.normal[r], self.slot[r] = first, data.slot + k
         self.delassus.add_constraint(first, data.support, len(masked))
 
@@ -115,8 +105,6 @@ class ContactProblem:
         for r in loop(whole, start=count):
             self.b[r], self.compliance[r], self.low[r], self.high[r], self.mu[r] = 0.0, 1.0, 0.0, 0.0, 0.0
             self.violation[r], self.impulse[r] = 0.0, 0.0
-            if self.speed_next is not None:
-                self.speed_next[r] = 0.0
             self.normal[r], self.slot[r] = r, 0
         self.delassus.pad(whole)
         fastest = carry(1)

@@ -31,7 +31,6 @@ from ...ir import (
 from ..constraints.constraints import Constraints
 from ..constraints.problem import ContactProblem
 from ..constraints.rows import Row, contact_rows, material, row_speed
-from ..constraints.warm_start import SlotSet
 from ..geometry.contact_points import ContactPoints
 from ..geometry.solids import ACTIVE
 from ..integrators import Integrator
@@ -39,6 +38,7 @@ from ..math import spatial as sp
 from ..math.arrays import zero
 from ..tree.poses import Pose, pose_of
 from ..tree.tree import Tree
+from .slot_set import SlotSet
 
 # Relative speeds below this (m/s) are treated as zero: the contact neither approaches, nor separates, nor presses.
 REST_SPEED = 1e-9
@@ -124,15 +124,15 @@ class Impacts:
         self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
 
-    def begin(self, where: Mask = True) -> None:
-        """Begin a step, in the lanes `where`."""
-        self.left[0], self.slot[0] = select(where, self.h, self.left[0]), select(where, -1.0, self.slot[0])
+    def begin(self) -> None:
+        """Begin a step."""
+        self.left[0], self.slot[0] = self.h, -1.0
         for number in (self.over, self.count, self.fallbacks, self.simultaneous, self.guarded):
-            zero(1, number, where)
-        zero(2, self.roots, where)
-        zero(self.tree.nv, self.acceleration, where)
-        self.loaded.clear(where)
-        self.struck.clear(where)
+            zero(1, number)
+        zero(2, self.roots)
+        zero(self.tree.nv, self.acceleration)
+        self.loaded.clear()
+        self.struck.clear()
 
     def arrays(self) -> list[tuple[ScalarArray, Index]]:
         """The arrays that are passed from one substep to the next, with their sizes."""

@@ -9,10 +9,10 @@ from ...ir import Index, IndexArray, Mask, Masked, Scalar, ScalarArray, is_const
 from .spatial import Vec
 
 
-def zero(n: Index, array: ScalarArray | IndexArray, where: Mask = True) -> None:
-    """array[:n] = 0, in the lanes of the mask `where`."""
+def zero(n: Index, array: ScalarArray | IndexArray) -> None:
+    """array[:n] = 0"""
     for k in loop(n):
-        array[k] = 0.0 if where is True else select(where, 0.0, array[k])
+        array[k] = 0.0
 
 
 def copy(n: Index, source: ScalarArray, target: ScalarArray, where: Mask = True) -> None:

@@ -6,7 +6,6 @@ its UPPER bound (sliding forwards). The codes are floats, because every lane has
     LOWER, FREE, UPPER, NO_ACTIVE_SET      codes of a row
     INFINITE                               a bound that no impulse reaches
     CLAMPED                                distance from a bound at which an impulse counts as clamped
-    SLIPPING, SAME_SPEED                   speeds from which an active set is recalled
     START_MARGIN, PILE_START_MARGIN        how safely pivoting starts at a bound
     NO_PIVOT                               distance without a pivot at which pivoting gives up
 
@@ -25,12 +24,6 @@ INFINITE = 1e30
 
 # An impulse within this distance of its bound, relative to the bound, counts as clamped there.
 CLAMPED = 1e-6
-
-# A row faster than this fraction of the problem's largest speed is sliding or separating, not free.
-SLIPPING = 1e-6
-
-# Two solutions whose speeds differ by more than this fraction of the problem's largest speed are different solutions.
-SAME_SPEED = 1e-5
 
 # Pivoting starts with clamped rows pressed against their bounds by at least this fraction of the largest speed. The
 # margin differs from row to row, so that no two rows reach a pivot at the same time.

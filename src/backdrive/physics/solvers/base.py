@@ -33,17 +33,13 @@ class Solver(Protocol):
     def cfm(self) -> float:
         """The compliance of all constraints, (m/s) per N s."""
 
-    @property
-    def recalls(self) -> bool:
-        """Whether an adjoint that knows the velocity after a step recovers the step's impulses from it.
-
-        A problem with friction may have several solutions, and the adjoint must differentiate the one that the step
-        found. It passes the velocity to the problem (`ContactProblem.speed_next`), where `solve` may start from it.
-        """
-
     def solve(self, problem: ContactProblem) -> Scalar:
-        """Replace `problem.impulse` by the solution, starting from it or not; return the residual
-        (`complementarity.residual`). It may exceed the tolerance: the status of the step then says so."""
+        """Replace `problem.impulse`, which is zero before, by the solution; return the residual
+        (`complementarity.residual`). It may exceed the tolerance: the status of the step then says so.
+
+        A problem with friction may have several solutions. The one that is found must follow from the problem alone, in
+        every lane from its own numbers: the adjoint solves the problem again, and must find the same one.
+        """
 
 
 def check_settings(solver: Solver, iterations: str) -> None:

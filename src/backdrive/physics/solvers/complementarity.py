@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from ...ir import Index, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
 from ..math.linear import TILE, factor_lu, solve_lu
-from .active_set import FREE, INFINITE, LOWER, SAME_SPEED, SLIPPING, UPPER
+from .active_set import FREE, LOWER, UPPER
 
 if TYPE_CHECKING:
     from ..constraints.problem import ContactProblem
@@ -54,6 +54,19 @@ def find_active_set(problem: ContactProblem, impulse: ScalarArray, speed: Scalar
         active_set[r] = select(d * (x - low) <= speed[r], LOWER, select(d * (x - high) >= speed[r], UPPER, FREE))
 
 
+def guess_active_set(problem: ContactProblem, active_set: ScalarArray) -> None:
+    """active_set [n]: where every row would be if it were alone, or (friction) alone with its normal.
+
+    So rows that approach press, and those that slide no faster than their friction can stop stick.
+    """
+    for r in loop(problem.count):
+        normal = problem.normal[r]
+        pressing = maximum(-problem.b[normal] / problem.diagonal[normal], 0.0)
+        low, high = problem.low[r] - problem.mu[r] * pressing, problem.high[r] + problem.mu[r] * pressing
+        x = -problem.b[r] / problem.diagonal[r]
+        active_set[r] = select(x <= low, LOWER, select(x >= high, UPPER, FREE))
+
+
 def factor_active_set(problem: ContactProblem, active_set: ScalarArray) -> None:
     """Factor the matrix B of an active set in place: free rows of W + R, and λ ± μ λₙ = bound for clamped rows."""
     n, W, B = problem.count, problem.delassus.W, problem.delassus.B
@@ -79,34 +92,6 @@ def solve_active_set(problem: ContactProblem, active_set: ScalarArray, impulse: 
         bound = select(active_set[r] < FREE, problem.low[r], problem.high[r])
         impulse[r] = select(active_set[r] == FREE, -problem.b[r], bound)
     solve_lu(problem.delassus.B, problem.count, impulse)
-
-
-def recall(problem: ContactProblem, speed: ScalarArray, tolerance: float) -> Scalar:
-    """Where v⁺ is known, replace the impulses of the problem by those that led to it; return their residual.
-
-    A problem with friction may have several solutions: the adjoint must find the one that the step had. The speeds of
-    v⁺ tell which rows are free. In lanes where no solution has these speeds (v⁺ is that of a later substep), the
-    impulses stay, and the residual is infinite. speed [n]: overwritten.
-    """
-    n, most, known_speed, known = problem.count, problem.capacity, problem.speed_next, problem.v_next_known
-    assert known_speed is not None
-    assert known is not None
-    active_set, trial, least = memory(most), memory(most), SLIPPING / problem.unit[0]
-    for r in loop(n):
-        s, apart = known_speed[r], (problem.mu[r] > 0.0) & (known_speed[problem.normal[r]] > least)
-        below = (problem.low[r] > -INFINITE) & ((s > least) | apart)
-        above = (problem.high[r] < INFINITE) & (s < -least)
-        active_set[r] = select(below, LOWER, select(above, UPPER, FREE))
-    solve_active_set(problem, active_set, trial)
-    error = residual(problem, trial, speed)
-    difference = carry(1)
-    difference[0] = 0.0
-    for r in loop(n):
-        difference[0] = maximum(difference[0], absolute(speed[r] - problem.compliance[r] * trial[r] - known_speed[r]))
-    found = (error <= tolerance) & (difference[0] * problem.unit[0] <= SAME_SPEED) & (known[0] > 0.5)
-    for r in loop(n):
-        problem.impulse[r] = select(found, trial[r], problem.impulse[r])
-    return select(found, error, INFINITE)
 
 
 class Candidate(NamedTuple):

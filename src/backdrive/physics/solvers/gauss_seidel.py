@@ -7,17 +7,15 @@ from typing import TYPE_CHECKING
 
 from ...ir import Mask, Scalar, ScalarArray, any_lane, carry, clip, loop, memory, select, when, while_any
 from ..math.linear import TILE
-from .active_set import INFINITE
 from .base import check_settings
-from .complementarity import Candidate, bounds, recall, refine, residual
+from .complementarity import Candidate, bounds, guess_active_set, refine, residual, solve_active_set
 from .finish import finish
 
 if TYPE_CHECKING:
     from ..constraints.problem import ContactProblem
 
-# Iterations of Newton's method on the active set before the first sweep: most steps have the active set of the step
-# before.
-NEWTON_ITERATIONS = 2
+# Iterations of Newton's method on the active set, from a first guess, before the first sweep.
+NEWTON_ITERATIONS = 4
 
 # Sweeps of the exact solver: after them the active set is nearly right, and pivoting does the rest.
 EXACT_SWEEPS = 3
@@ -25,7 +23,7 @@ EXACT_SWEEPS = 3
 
 @dataclass(frozen=True)
 class ProjectedGaussSeidel:
-    """The solver of the 2016 and 2021 papers: sweeps over the rows, starting from the impulses of the step before.
+    """The solver of the 2016 and 2021 papers: sweeps over the rows, from impulses that follow from the problem alone.
 
     iterations: at most this many sweeps. tolerance: the residual at which they end, a speed in m/s relative to 1 + the
     largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm: compliance
@@ -42,10 +40,6 @@ class ProjectedGaussSeidel:
     def __post_init__(self) -> None:
         check_settings(self, "iterations")
 
-    @property
-    def recalls(self) -> bool:
-        return self.exact
-
     def solve(self, problem: ContactProblem) -> Scalar:
         error = memory(1)
         if self.exact:
@@ -56,22 +50,22 @@ class ProjectedGaussSeidel:
         return error[0]
 
     def _approach(self, problem: ContactProblem) -> Scalar:
-        """From the impulses of the problem to others whose active set is nearly right; returns the residual."""
+        """Find impulses whose active set is nearly right; returns the residual.
+
+        A few linear solves from a good guess are often enough, and are cheaper than sweeps.
+        """
         most, tolerance = problem.capacity, self.tolerance
         impulse, speed, error = problem.impulse, memory(most), memory(1)
-        error[0] = INFINITE
-        if problem.v_next_known is not None:
-            for _ in when(any_lane(problem.v_next_known[0] > 0.5)):
-                error[0] = recall(problem, speed, tolerance)
-        for _ in when(any_lane(error[0] > tolerance)):
-            error[0] = residual(problem, impulse, speed)
-            candidate = Candidate(impulse, speed, memory(most), memory(most))
-            refine(problem, candidate, error, tolerance, NEWTON_ITERATIONS)
-            active = error[0] > tolerance
-            for _ in when(any_lane(active)):
-                for _ in range(min(EXACT_SWEEPS, self.iterations)):
-                    sweep(problem, impulse, active)
-                error[0] = select(active, residual(problem, impulse, speed), error[0])
+        candidate = Candidate(impulse, speed, memory(most), memory(most))
+        guess_active_set(problem, candidate.active_set)
+        solve_active_set(problem, candidate.active_set, impulse)
+        error[0] = residual(problem, impulse, speed)
+        refine(problem, candidate, error, tolerance, NEWTON_ITERATIONS)
+        active = error[0] > tolerance
+        for _ in when(any_lane(active)):
+            for _ in range(min(EXACT_SWEEPS, self.iterations)):
+                sweep(problem, impulse, active)
+            error[0] = select(active, residual(problem, impulse, speed), error[0])
         return error[0]
 
     def _sweep_to_the_end(self, problem: ContactProblem) -> Scalar:

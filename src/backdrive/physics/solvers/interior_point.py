@@ -72,10 +72,6 @@ class InteriorPoint:
     def __post_init__(self) -> None:
         check_settings(self, "max_iterations")
 
-    @property
-    def recalls(self) -> bool:
-        return False  # it does not start from impulses: the adjoint repeats the iterations of the step
-
     def solve(self, problem: ContactProblem) -> Scalar:
         error = memory(1)
         error[0] = self._iterate(problem)

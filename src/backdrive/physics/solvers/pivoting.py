@@ -212,5 +212,5 @@ def counts(problem: ContactProblem, k: Index) -> Mask:
 
 def fraction(problem: ContactProblem, k: Index) -> Scalar:
     """A number in [0, 1) that differs from row to row, so that no two rows pivot at the same time. It depends on the
-    row's slot in the warm start only, and not on the other rows of the problem."""
+    row's slot only, and not on the other rows of the problem."""
     return spread(problem.slot[k])
