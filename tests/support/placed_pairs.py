@@ -51,14 +51,18 @@ def numbers(points):
 
 
 class PlacedPair:
-    """A pair of solids, and its contact points as a function of all numbers of the solids, for fixed features."""
+    """A pair of solids, and its contact points as a function of all numbers of the solids: for the same features, or,
+    if these are continuous (`ShapePair.continuous`), for those that are found."""
 
     def __init__(self, pair, a, b, hull_a=None, hull_b=None):
-        self.pair, self.x = pair, np.array([*sum(a, ()), *sum(b, ())])
-        self.features = () if pair.search is None else pair.search(a, b, hull_a, hull_b)
+        self.pair, self.x, self.hulls = pair, np.array([*sum(a, ()), *sum(b, ())]), (hull_a, hull_b)
+        self.features = self._search(a, b)
         self.points = pair.contacts(a, b, self.features)
         assert len(self.points) == pair.slots
         assert np.isfinite(numbers(self.points)).all()
+
+    def _search(self, a, b):
+        return () if self.pair.search is None else self.pair.search(a, b, *self.hulls)
 
     @property
     def active(self):
@@ -68,12 +72,14 @@ class PlacedPair:
     def gap(self):
         return min(t.gap for t in self.points)
 
-    def at(self, *x):
-        solids = (Solid(x[k : k + 3], x[k + 3 : k + 12], x[k + 12 : k + 15]) for k in (0, NUMBERS))
-        return numbers(self.pair.contacts(*solids, self.features))
+    def at(self, *x, features=None):
+        solids = [Solid(x[k : k + 3], x[k + 3 : k + 12], x[k + 12 : k + 15]) for k in (0, NUMBERS)]
+        if features is None:
+            features = self._search(*solids) if self.pair.continuous else self.features
+        return numbers(self.pair.contacts(*solids, features))
 
     def gradient(self, seeds):
-        _, gradient = vjp(self.at, self.x.tolist(), list(seeds))
+        _, gradient = vjp(lambda *x: self.at(*x, features=self.features), self.x.tolist(), list(seeds))
         assert np.isfinite(gradient).all()
         return np.array(gradient)
 

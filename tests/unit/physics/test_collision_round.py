@@ -6,7 +6,7 @@ import os
 import mujoco
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from placed_pairs import (
     NUMBERS,
@@ -135,24 +135,11 @@ def test_gap_of_mujoco(kinds, seed):
         assert abs(both.gap - mujoco_distance(kinds, a, b)) < 1e-5
 
 
-WRONG_GRADIENTS = [((CAPSULE, CYLINDER), 4243)]
-
-
 @KINDS
 @TIGHT
 @given(SEEDS)
+@example(4243)  # a capsule whose axis is near the rim of a cylinder
 def test_normals_and_gradients(kinds, seed):
-    assume((kinds, seed) not in WRONG_GRADIENTS)
-    check_normals_and_gradients(kinds, seed)
-
-
-@pytest.mark.xfail(strict=True, reason="the gradient disagrees with differences")
-@pytest.mark.parametrize(("kinds", "seed"), WRONG_GRADIENTS)
-def test_normals_and_gradients_that_are_wrong(kinds, seed):
-    check_normals_and_gradients(kinds, seed)
-
-
-def check_normals_and_gradients(kinds, seed):
     rng, both = random_pair(seed, kinds)
     if kinds == (CAPSULE, CYLINDER):
         a, b = both.solids

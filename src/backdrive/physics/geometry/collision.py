@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import functools
 import operator
-from copy import copy
 from typing import TYPE_CHECKING
 
-from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, maximum, memory, select, vjp, when
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, maximum, select, vjp, when
 from ...model.shapes import SHAPE_KINDS
 from ...schema import layout
 from ..math.arrays import accumulate, split
@@ -22,7 +21,7 @@ from .bounds import Bounds
 from .contact_points import ContactPoints
 from .narrow_phase import NarrowPhase, PairGroup, near_pairs, place_solid, sorted_pairs
 from .reach import in_reach
-from .solids import ACTIVE, CONTACT_POINT, CONTACT_RECORD, FAR
+from .solids import ACTIVE, CONTACT_POINT, FAR
 
 if TYPE_CHECKING:
     from ..constraints.constraints import Constraints
@@ -109,11 +108,18 @@ class _ContactSearch:
 
 
 def follow_contacts(constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int) -> ContactPoints:
-    """The contact points of the same features at other poses; slots and active points stay the same."""
-    followed = copy(contacts)
-    followed.records = memory(constraints.nslot * CONTACT_RECORD)
+    """The contact points of the same features at other poses; slots and active points stay the same.
+
+    Continuous features are found anew: the place where a capsule is deepest at one pose is not the deepest at another,
+    and its derivative would be that of the other pose.
+    """
+    followed = contacts.elsewhere(constraints)
     for narrow, slot in near_pairs(constraints, contacts, poses, width):
-        for k, point in enumerate(narrow.points(contacts.features(narrow.group.number, narrow.p))):
+        features = contacts.features(narrow.group.number, narrow.p)
+        if narrow.group.pair.continuous:
+            features = narrow.search()
+            followed.put_features(narrow.group.number, narrow.p, features)
+        for k, point in enumerate(narrow.points(features)):
             active = contacts.record(slot + k)[ACTIVE]
             followed.records.put(slot + k, (*point.numbers, active))
     return followed

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 from ...ir import Index, Mask, Scalar, ScalarArray, counters, memory
@@ -35,6 +36,7 @@ class ContactPoints:
         self.near_slot_count, self.near_slots = counters(1), counters(constraints.nslot)
         self.count[0], self.near_count[0], self.near_slot_count[0] = 0, 0, 0
         self._features: dict[int, tuple[ScalarArray, int]] = {}  # by number of the kinds: array over pairs, its width
+        self._own: set[int] = set()  # the numbers whose array is not that of other points
         self._npair = constraints.npair
 
     def point(self, slot: Index) -> tuple[ContactPoint, Mask]:
@@ -59,7 +61,8 @@ class ContactPoints:
 
     def put_features(self, number: int, p: Index, features: Vec) -> None:
         """Store the closest features of pair p; number: of its kinds."""
-        if number not in self._features:
+        if number not in self._own:
+            self._own.add(number)
             self._features[number] = (memory(self._npair * len(features)), len(features))
         self._features[number][0].put(p, features)
 
@@ -69,6 +72,14 @@ class ContactPoints:
             return ()
         array, width = self._features[number]
         return tuple(array.get(p, width))
+
+    def elsewhere(self, constraints: Constraints) -> ContactPoints:
+        """The same points at other poses: with records of their own, and with the same features until others are
+        put."""
+        result = copy(self)
+        result.records, result._features = memory(constraints.nslot * CONTACT_RECORD), dict(self._features)
+        result._own = set()
+        return result
 
     def add_pair(self, pair: Index, first_slot: Index, slots: int) -> None:
         """List a near pair, and its slots."""

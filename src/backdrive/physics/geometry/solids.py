@@ -161,9 +161,12 @@ class ShapePair:
 
     slots: the most contact points that the pair can have. search: None if the closest points have a closed form.
     prefilter: whether a test of bounding volumes first saves time; False if `contacts` costs no more than that test.
+    continuous: whether features are places that move along the shapes, and not parts of the shapes such as faces and
+    edges; they are then found anew at every pose.
     """
 
     slots: int
     contacts: PointFunction
     search: FeatureSearch | None = None
     prefilter: bool = True
+    continuous: bool = False

@@ -216,7 +216,7 @@ def capsule_cylinder(a: Solid, b: Solid, features: Vec) -> list[ContactPoint]:
     # Inside the cylinder the distance has ridges. Where the minimum is such a kink, its slope is not zero: then take no
     # Newton step, and do not spread the points.
     smooth = absolute(first) < 1e-3 * half * second
-    kink = select(absolute(features[0]) < 1.0, first, 0.0)
+    kink = select(smooth | (absolute(features[0]) >= 1.0), 0.0, first)
     deepest = clip(near - select(smooth, first, 0.0) / select(smooth, second, 1.0), -half, half)
 
     # The part of the segment that faces the cylinder: between its caps, or within its radius if the segment lies across
@@ -286,6 +286,6 @@ SPHERE_PLANE = ShapePair(1, sphere_plane, prefilter=False)
 SPHERE_CAPSULE = ShapePair(1, sphere_capsule)
 SPHERE_CYLINDER = ShapePair(1, sphere_cylinder)
 CAPSULE_CAPSULE = ShapePair(2, capsule_capsule)
-CAPSULE_CYLINDER = ShapePair(2, capsule_cylinder, search_capsule_cylinder)
+CAPSULE_CYLINDER = ShapePair(2, capsule_cylinder, search_capsule_cylinder, continuous=True)
 CAPSULE_PLANE = ShapePair(2, capsule_plane, prefilter=False)
 CYLINDER_PLANE = ShapePair(4, cylinder_plane)
