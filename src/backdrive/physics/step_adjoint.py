@@ -23,6 +23,7 @@ from ..ir import (
 )
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.forces import power_of_forces
+from .constraints.slip_adjoint import free_motion_adjoint
 from .impacts.impact import Impacts
 from .impacts.impact_adjoint import ImpactEvent, ImpactTiming, SubstepEndCotangents, SubstepStarts
 from .integrators.base import StagesAdjoint, move_adjoint
@@ -158,9 +159,13 @@ class SubstepAdjoint:
                 rate = correction_adjoint(tree, dynamics, constraints, stage_inputs, move_bar, inside)
             seeds = DynamicsSeeds(vdot_bar, v_bar)
             virtual = dynamics_adjoint(tree, stage_inputs, dynamics, seeds, inside, constraints, acting)
-            if impact is not None and end is not None and constraints is not None:
+            if constraints is None:
+                return
+            free_rate = free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, inside)
+            if impact is not None and end is not None:
                 for _ in when(impact.timing.several[0] > 0):
                     self._duration_adjoint(constraints, end, dynamics, v_next_bar, virtual, rate)
+                    impact.timing.left_bar[0] = impact.timing.left_bar[0] + acting * free_rate
 
         q_bar, by_duration = ctx.integrator.stages_adjoint(
             StagesAdjoint(tree, state, self.inputs, h, now.stages, start_bar, v_bar, cotangents, last_stage)

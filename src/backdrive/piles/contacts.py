@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from ..ir import Mask, Scalar, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.constraints.rows import Material, Row, contact_rows, friction_share, material, row_speed
+from ..physics.constraints.rows import Material, Row, contact_rows, contact_slip, friction_share, material, row_speed
 from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
-from ..physics.math.spatial import Vec
+from ..physics.math.spatial import ZERO3, Vec
 from ..physics.scheme import RigidContact
 from ..physics.tree.poses import Pose
 from ..schema import layout
@@ -107,7 +107,7 @@ def contact_block(
         numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b = form.inputs.split(x)
         motions = Pose.of(motion_a), Pose.of(motion_b)
         point, surface = ContactPoint.of(numbers_of_point), mixed_material(surface_a, surface_b, form.combine)
-        rows = contact_rows(point, acting_surface(*shapes), form.body.dim, form.directions)
+        rows = rows_of(form, point, shapes, motions)
 
         def speed(row: Row, k: int) -> Scalar:
             a, b = (row_speed(row, m, k) for m in motions)
@@ -141,15 +141,24 @@ def contact_block(
 def contact_force(
     form: ContactForm, shapes: tuple[PileMaterial, PileMaterial], h: Scalar
 ) -> Callable[..., list[Scalar]]:
-    """FORCE numbers as a function of a contact point and its impulses: the mean force over the step (N, on the first
-    shape) and the point it acts at (m)."""
+    """FORCE numbers as a function of a contact point, the motions of its bodies, and its impulses: the mean force over
+    the step (N, on the first shape) and the point it acts at (m)."""
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        point, impulses = split(x, CONTACT_POINT, form.rows)
-        rows = contact_rows(ContactPoint.of(point), acting_surface(*shapes), form.body.dim, form.directions)
+        point, motion_a, motion_b, impulses = split(x, CONTACT_POINT, form.body.motion, form.body.motion, form.rows)
+        rows = rows_of(form, ContactPoint.of(point), shapes, (Pose.of(motion_a), Pose.of(motion_b)))
         return [*resultant(rows, (impulse / h for impulse in impulses)), *rows[0].point]
 
     return numbers
+
+
+def rows_of(
+    form: ContactForm, point: ContactPoint, shapes: tuple[PileMaterial, PileMaterial], motions: tuple[Pose, Pose]
+) -> list[Row]:
+    """The rows of a contact; the first twists of the motions are those of v*."""
+    surface = acting_surface(*shapes)
+    slip = ZERO3 if form.body.dim == 2 else contact_slip(point, surface, *motions)
+    return contact_rows(point, surface, slip, form.body.dim, form.directions)
 
 
 def mixed_material(surface_a: Vec, surface_b: Vec, combine: str) -> Material:

@@ -22,9 +22,10 @@ from ...ir import (
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..geometry.contact_points import ContactPoints
+from ..geometry.solids import ContactPoint
 from ..impacts.impact import Impacts
 from ..math import spatial as sp
-from ..math.spatial import Vec
+from ..math.spatial import VECTOR, ZERO3, Vec
 from ..scheme import StepContext
 from ..solvers.active_set import INFINITE
 from ..tree.joints import is_angular
@@ -34,7 +35,7 @@ from .contact_terms import LIMIT_SLOP, SLOP, bounces, contact_bias, gap_bias, ro
 from .correction import reachable
 from .outcome import FreeMotion
 from .problem import ContactProblem, RowData
-from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
+from .rows import Row, contact_rows, contact_slip, equality_row, friction_share, joint_row, material, row_speed
 
 LIMIT_MARGIN = 0.05  # rad or m; a joint this close to its limit has a row for it, sooner if it approaches fast
 
@@ -56,7 +57,11 @@ class LinkMotions(NamedTuple):
 
 
 class RowAssembler:
-    """Puts the rows of all constraints into a contact problem. bounce [nslot]: e v⁻ (m/s) of contacts that hit."""
+    """Puts the rows of all constraints into a contact problem.
+
+    bounce [nslot]: e v⁻ (m/s) of contacts that hit. slips [nslot, 3]: of the contacts, for the directions of friction
+    (`contact_rows`); None in 2D.
+    """
 
     def __init__(
         self, ctx: StepContext, motion: FreeMotion, links: LinkMotions, problem: ContactProblem, impacts: Impacts | None
@@ -65,6 +70,7 @@ class RowAssembler:
         self.motion, self.times, self.links = motion, motion.times, links
         self.problem, self.impacts = problem, impacts
         self.bounce = memory(self.constraints.nslot)
+        self.slips = memory(self.constraints.nslot * VECTOR) if self.constraints.dim == 3 else None
         self.regularisation: Scalar = self.contact_model.regularisation
         if impacts is not None:
             self.regularisation = impacts.regularisation(self.contact_model.regularisation)
@@ -74,8 +80,7 @@ class RowAssembler:
 
     def _speed(self, row: Row, support: Support, velocity: int = FREE) -> Scalar:
         """J v (m/s or rad/s), for one of the velocities of `LinkMotions`."""
-        width, dim = self.links.width, self.constraints.dim
-        a, b = (Pose.of(pose_of(self.links.poses, link, width, dim)) for link in (support.a, support.b))
+        a, b = self._ends(support)
 
         def speed(k: int) -> Scalar:
             return row_speed(row, a, k) - row_speed(row, b, k)
@@ -83,6 +88,20 @@ class RowAssembler:
         if self.impacts is not None and velocity == FREE:  # in an impact there is no free motion
             return select(self.impacts.hitting, speed(BEFORE), speed(FREE))
         return speed(velocity)
+
+    def _ends(self, support: Support) -> tuple[Pose, Pose]:
+        """The poses of the two links of a support."""
+        width, dim = self.links.width, self.constraints.dim
+        a, b = (Pose.of(pose_of(self.links.poses, link, width, dim)) for link in (support.a, support.b))
+        return a, b
+
+    def _slip(self, point: ContactPoint, surface: Scalar, support: Support) -> Vec:
+        """`contact_slip` of v*; in an impact, of the velocity before it."""
+        free = contact_slip(point, surface, *self._ends(support), FREE)
+        if self.impacts is None:
+            return free
+        before = contact_slip(point, surface, *self._ends(support), BEFORE)
+        return [select(self.impacts.hitting, x, y) for x, y in zip(before, free, strict=True)]
 
     def _compliance(self, support: Support, angular: Index = 0, softness: Scalar = 0.0) -> Scalar:
         """What is added to the diagonal of the Delassus matrix, (m/s) per N s or (rad/s) per N m s."""
@@ -157,7 +176,11 @@ class RowAssembler:
             point, on = contacts.point(slot)
             a, b, support = constraints.pair(p)
             surface = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
-            rows = contact_rows(point, constraints.pair_surface(p), constraints.dim, m)
+            slip = ZERO3
+            if self.slips is not None:
+                slip = self._slip(point, constraints.pair_surface(p), support)
+                self.slips.put(c, slip)
+            rows = contact_rows(point, constraints.pair_surface(p), slip, constraints.dim, m)
             speeds = [self._speed(row, support) for row in rows]
             before: Scalar = 0.0
             hits: Mask = False

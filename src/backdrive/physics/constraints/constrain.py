@@ -91,8 +91,8 @@ def constrain(
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, first_contact, v_next, move, pseudo, correction, pushes, corrected, rebound, q, limits, caused,
-        pseudo_caused,
+        problem, found, first_contact, rows.slips, motion.free, v_next, move, pseudo, correction, pushes, corrected,
+        rebound, q, limits, caused, pseudo_caused,
     )  # fmt: skip
     for _ in when(problem.count > 0):
         count = problem.count

@@ -28,7 +28,7 @@ from .correction import factor_correction
 from .forces import FORCE
 from .outcome import ConstraintOutcome, SubstepTimes
 from .row_adjoint import CORRECTION, VELOCITY, LinkCotangents, RowAdjoint
-from .rows import contact_rows
+from .slip_adjoint import SlipCotangents
 
 
 class ConstraintAdjoint:
@@ -37,7 +37,7 @@ class ConstraintAdjoint:
     Cotangents of v⁺ are given multiplied by h (`SubstepTimes.unit`), so that they can be added to those of v̇. mode:
     the active set, a code for every row; multiplier: y; correction_multiplier: y of the rows that correct positions.
     velocities: arrays of 2 nv each: p, the virtual motion of the correction, and zeros; then v⁺, n, and (if contacts
-    bounce) v. point_bars: cotangents of the contact points.
+    bounce) v. point_bars: cotangents of the contact points. slips: those of their slips; None in 2D.
     """
 
     def __init__(
@@ -55,12 +55,15 @@ class ConstraintAdjoint:
         self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
         self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
         self.point_bars = memory(tree.constraints.nslot * CONTACT_POINT)
+        self.slips = None if outcome.slips is None else SlipCotangents(tree, outcome)
         self.forget_points()
 
     def forget_points(self) -> None:
         """Start anew, for another cotangent of v⁺."""
         for c in loop(self.outcome.contacts.count[0]):
             self.point_bars.put(self.outcome.contacts.slots[c], (0.0,) * CONTACT_POINT)
+        if self.slips is not None:
+            self.slips.clear()
 
     def find_active_set(self) -> None:
         """The active set of the solution, and the factors of its matrix B."""
@@ -98,9 +101,8 @@ class ConstraintAdjoint:
         assert self.forces_bar is not None
         for c in loop(outcome.contacts.count[0]):
             slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-            point, _ = outcome.contacts.point(slot)
             force_bar = self.forces_bar.get(slot, FORCE)[:3]
-            for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
+            for k, row in enumerate(outcome.contact_rows(constraints, c)):
                 impulse_bar[first + k] = impulse_bar[first + k] + sp.dot(row.force, force_bar)
         if outcome.limits is None:
             return
@@ -177,6 +179,8 @@ class ConstraintAdjoint:
         zero(tree.nv, v_bar)
         RowAdjoint(self, which, LinkCotangents(poses, bars, q_bar, constants_bar)).add_all()
         for _ in when(which == last):
+            if self.slips is not None:
+                self.slips.differentiate(q, self.point_bars, q_bar, constants_bar)
             constants = all_elements(constants_bar)
             contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.point_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]

@@ -7,8 +7,11 @@ from typing import NamedTuple
 
 from ...ir import Index, IndexArray, Scalar, ScalarArray
 from ..geometry.contact_points import ContactPoints
+from ..math.spatial import VECTOR, ZERO3, Vec
 from ..tree.dynamics import Dynamics
+from .constraints import Constraints
 from .problem import ContactProblem
+from .rows import Row, contact_rows
 
 
 class SubstepTimes(NamedTuple):
@@ -52,7 +55,8 @@ class ConstraintOutcome:
     """The constraints of a substep and their effect; the adjoint reads it.
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
-    there are no single rows. first_contact: the first row of the contacts. v_next, move [nv]: v⁺ and v⁺ + p. pseudo
+    there are no single rows. first_contact: the first row of the contacts. slips [nslot, 3]: of the contacts, for the
+    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. pseudo
     [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if
     positions are corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused
     [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the
@@ -63,6 +67,8 @@ class ConstraintOutcome:
     problem: ContactProblem
     contacts: ContactPoints
     first_contact: Index
+    slips: ScalarArray | None
+    free: ScalarArray
     v_next: ScalarArray
     move: ScalarArray
     pseudo: ScalarArray
@@ -78,3 +84,13 @@ class ConstraintOutcome:
     touching: Scalar = 0.0
     depth: Scalar = 0.0
     modes: Scalar = 0.0
+
+    def slip(self, c: Index) -> Vec:
+        """The slip of contact c (`contact_rows`)."""
+        return ZERO3 if self.slips is None else self.slips.get(c, VECTOR)
+
+    def contact_rows(self, constraints: Constraints, c: Index) -> list[Row]:
+        """The rows of contact c."""
+        point, _ = self.contacts.point(self.contacts.slots[c])
+        surface = constraints.pair_surface(self.contacts.pairs[c])
+        return contact_rows(point, surface, self.slip(c), constraints.dim, constraints.directions)

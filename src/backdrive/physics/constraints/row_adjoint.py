@@ -205,12 +205,22 @@ class RowAdjoint:
             start = constraints.head("shape_constants")
             records = [(start + i * layout.SHAPE, constraints.shape_record(i)) for i in shapes]
 
-            def power(contact: ContactMultipliers, a: Pose, b: Pose, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
-                return select(contact.on, self._contact(ContactPoint.of(x), contact, record_a, record_b, a, b), 0.0)
+            def power(contact: ContactMultipliers, a: Pose, b: Pose, *given: Vec) -> Scalar:
+                return select(contact.on, self._contact(contact, a, b, *given), 0.0)
 
-            found = (None, point.numbers)
-            *_, point_bar = self._differentiate(partial(power, contact), support, *records, found)
+            found, slip = (None, point.numbers), (None, self.outcome.slip(c))
+            *_, point_bar, slip_bar = self._differentiate(partial(power, contact), support, *records, found, slip)
             accumulate(self.adjoint.point_bars.at(slot * CONTACT_POINT), point_bar)
+            if self.adjoint.slips is not None:
+                self.adjoint.slips.add(c, self._slides(first), slip_bar)
+
+    def _slides(self, first: Index) -> Mask:
+        """Whether a contact slides in some direction; first: its first row."""
+        slides: Mask = False
+        for k in range(1, self.constraints.block):
+            at_bound = self.adjoint.mode[first + k] != FREE
+            slides = slides | (at_bound & (self.outcome.problem.impulse[first + k] != 0.0))
+        return slides & ~self.correcting
 
     def _force_bar(self, slot: Index) -> Vec | None:
         """The cotangents of a contact's force and of its point."""
@@ -220,10 +230,10 @@ class RowAdjoint:
         return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
     def _contact(
-        self, point: ContactPoint, contact: ContactMultipliers, record_a: Vec, record_b: Vec, a: Pose, b: Pose
+        self, contact: ContactMultipliers, a: Pose, b: Pose, record_a: Vec, record_b: Vec, numbers_of_point: Vec, slip: Vec
     ) -> Scalar:
-        constraints, m = self.constraints, self.constraints.directions
-        rows = contact_rows(point, contact.surface, constraints.dim, m)
+        constraints, m, point = self.constraints, self.constraints.directions, ContactPoint.of(numbers_of_point)
+        rows = contact_rows(point, contact.surface, slip, constraints.dim, m)
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
         surface = material(record_a, record_b, constraints.combine)

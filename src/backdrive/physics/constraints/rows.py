@@ -25,6 +25,12 @@ from ..tree.tree import LinkConstants
 
 MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as this one
 
+# m/s; the slip of a contact, if it is much faster than this, sets the directions of friction (`slip_direction`). Slips
+# of contacts at rest are rounding errors, and must be much slower.
+SMALL_SLIP = 1e-4
+
+UNEVEN = (0.83, -1.27, 1.09)  # in no special direction; for contacts that do not slip
+
 
 class Row(NamedTuple):
     """A wrench on link a (and its opposite on link b): a couple, and a force at a point; world axes."""
@@ -47,23 +53,64 @@ def row_speed(row: Row, pose: Pose, k: int = 0) -> Scalar:
     return sp.dot(row.couple, pose.twist(k).angular, sp.dot(row.force, pose.velocity(row.point, k)))
 
 
-def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:
-    """The normal, and the directions of friction, evenly spread in the tangent plane; surface: that of the pair."""
-    n = point.normal
-    position = sp.add(point.position, sp.scale(surface * point.gap, n))
+def contact_position(point: ContactPoint, surface: Scalar) -> Vec:
+    """Where the forces of a contact act; surface: that of its pair (`Constraints.pair_surface`)."""
+    return sp.add(point.position, sp.scale(surface * point.gap, point.normal))
+
+
+def contact_normal(point: ContactPoint, surface: Scalar) -> Row:
+    """The row of a contact's normal."""
+    return Row(contact_position(point, surface), ZERO3, point.normal)
+
+
+def contact_slip(point: ContactPoint, surface: Scalar, a: Pose, b: Pose, k: int = 0) -> Vec:
+    """The tangential velocity (m/s) of link a against link b at a contact, for velocity k of their poses."""
+    position = contact_position(point, surface)
+    return tangential(point.normal, sp.sub(a.velocity(position, k), b.velocity(position, k)))
+
+
+def contact_rows(point: ContactPoint, surface: Scalar, slip: Vec, dim: int, directions: int) -> list[Row]:
+    """The normal, and the directions of friction, evenly spread in the tangent plane.
+
+    surface: that of the pair. slip: `contact_slip` of the free motion v* (in an impact: of the velocity before it); it
+    is not read in 2D, where the tangent plane is a line.
+    """
+    normal = contact_normal(point, surface)
+    n = normal.force
     if dim == 2:
         tangents: list[Vec] = [(-n[1], n[0], 0.0)]
     else:
-        # An orthonormal frame that is smooth but at n = -z (Duff et al., Building an Orthonormal Basis, Revisited).
-        sign = select(n[2] < 0.0, -1.0, 1.0)
-        a = -1.0 / (sign + n[2])
-        b = n[0] * n[1] * a
-        x = (1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0])
-        y = (b, sign + n[1] * n[1] * a, -n[1])
+        along = slip_direction(n, slip)
+        across = sp.cross(n, along)
         angles = [math.pi * k / directions for k in range(directions)]
         turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
-        tangents = [sp.add(sp.scale(c, x), sp.scale(s, y)) for c, s in turns]
-    return [Row(position, ZERO3, d) for d in (n, *tangents)]
+        tangents = [sp.add(sp.scale(c, across), sp.scale(s, along)) for c, s in turns]
+    return [normal, *(normal._replace(force=d) for d in tangents)]
+
+
+def slip_direction(n: Vec, slip: Vec) -> Vec:
+    """The unit vector along the slip (m/s, tangential), from which the directions of friction are counted.
+
+    One of them is across the slip. Then a contact that slides is held back by μ λn against its slip, whatever the axes
+    of the world and however many directions there are: there, a side of the pyramid touches the cone.
+
+    Where nothing slips, a contact sticks, and the directions do not matter; but they must be smooth. So a velocity of
+    up to SMALL_SLIP is added, which fades away as (SMALL_SLIP / slip)⁴. Its direction is a smooth function of n alone,
+    and lies along an axis if n does. It is zero at one normal and its opposite, in general position, as no field of
+    tangents is without zeros on a sphere; where the sum is zero, another direction is taken.
+    """
+    fading = SMALL_SLIP * SMALL_SLIP / sp.dot(slip, slip, SMALL_SLIP * SMALL_SLIP)
+    x, y, z = UNEVEN
+    still = sp.scale(SMALL_SLIP * fading * fading, (x * n[2], y * n[0], z * n[1]))
+    direction = tangential(n, sp.add(slip, still))
+    vanishes = sp.dot(direction, direction) < (1e-6 * SMALL_SLIP) ** 2
+    direction = [select(vanishes, other, d) for other, d in zip(tangential(n, UNEVEN), direction, strict=True)]
+    return sp.scale(1.0 / sqrt(sp.dot(direction, direction)), direction)
+
+
+def tangential(n: Vec, x: Vec) -> Vec:
+    """The part of x that is perpendicular to the unit vector n."""
+    return sp.sub(x, sp.scale(sp.dot(n, x), n))
 
 
 def friction_share(dim: int, directions: int) -> float:

@@ -1,0 +1,112 @@
+"""The adjoint of the directions of friction: from the cotangents of the contacts' slips to that of the free motion v*.
+
+The directions follow the slip of v* (`rows.slip_direction`), and so they depend on all that v* depends on. A contact
+whose directions are all free sticks: what it does is the same in all directions. Only the slips of contacts that slide
+have a cotangent, and where none slides, nothing is to be done.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, memory, select, vjp, when, workspace
+from ..geometry.solids import CONTACT_POINT, ContactPoint
+from ..integrators import Integrator
+from ..integrators.base import Stages
+from ..math.arrays import accumulate, add_to, split, zero
+from ..math.spatial import VECTOR, Vec
+from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, damping_rate, dynamics_adjoint
+from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_size
+from ..tree.tree import Tree
+from .outcome import ConstraintOutcome
+from .rows import contact_slip
+
+
+class SlipCotangents:
+    """Cotangents of the slips of all contacts [nslot, 3], and of v* [nv]; sliding [1]: 1 where a contact slides."""
+
+    def __init__(self, tree: Tree, outcome: ConstraintOutcome) -> None:
+        self.tree, self.outcome = tree, outcome
+        self._slip_bars, self.free_bar, self._sliding = memory(tree.constraints.nslot * VECTOR), memory(tree.nv), memory(1)
+
+    def clear(self) -> None:
+        self._sliding[0] = 0.0
+        zero(self.tree.nv, self.free_bar)
+        for c in loop(self.outcome.contacts.count[0]):
+            self._slip_bars.put(c, (0.0,) * VECTOR)
+
+    def add(self, c: Index, slides: Mask, slip_bar: Vec) -> None:
+        """Add the cotangent of the slip of contact c, in the lanes where it slides."""
+        self._sliding[0] = select(slides, 1.0, self._sliding[0])
+        accumulate(self._slip_bars.at(c * VECTOR), [select(slides, x, 0.0) for x in slip_bar])
+
+    def any_slides(self) -> Mask:
+        return any_lane(self._sliding[0] > 0.0)
+
+    def differentiate(
+        self, q: ScalarArray, point_bars: ScalarArray, q_bar: ScalarArray, constants_bar: ScalarArray | None
+    ) -> None:
+        """From the slips to v*; cotangents of contact points, coordinates and constants are added."""
+        tree, outcome, constraints = self.tree, self.outcome, self.tree.constraints
+        for _ in when(self.any_slides()):
+            width = pose_size(1)
+            poses, bars = link_poses(tree, q, outcome.free, indexed=True), memory((tree.nlink + 1) * width)
+            zero((tree.nlink + 1) * width, bars)
+            for c in loop(outcome.contacts.count[0]):
+                slot, p = outcome.contacts.slots[c], outcome.contacts.pairs[c]
+                *_, support = constraints.pair(p)
+                surface, (point, _) = constraints.pair_surface(p), outcome.contacts.point(slot)
+                a, b = (pose_of(poses, link, width) for link in (support.a, support.b))
+
+                def slip(surface: Scalar, *x: Scalar) -> Vec:
+                    a, b, point = split(x, width, width, CONTACT_POINT)
+                    return contact_slip(ContactPoint.of(point), surface, Pose.of(a), Pose.of(b))
+
+                _, gradient = vjp(
+                    lambda *x: slip(surface, *x), (*a, *b, *point.numbers), self._slip_bars.get(c, VECTOR)
+                )
+                a_bar, b_bar, point_bar = split(gradient, width, width, CONTACT_POINT)
+                accumulate(bars.at(support.a * width), a_bar)
+                if not is_constant(support.b, 0):
+                    accumulate(bars.at(support.b * width), b_bar)
+                accumulate(point_bars.at(slot * CONTACT_POINT), point_bar)
+            link_poses_adjoint(tree, poses, bars, q, [outcome.free], q_bar, [self.free_bar], constants_bar)
+
+
+def free_motion_adjoint(
+    slips: SlipCotangents | None, integrator: Integrator, stages: Stages, h: Scalar, v_bar: ScalarArray,
+    cotangents: Cotangents,
+) -> Scalar:  # fmt: skip
+    """From the cotangent of v* = v + h v̇ to those of v (added to v_bar) and of all that v̇ depends on (added to the
+    cotangents; their v is the velocity at which v̇ is evaluated).
+
+    Returns the derivative of the loss by h.
+    """
+    if slips is None:
+        return 0.0
+    tree, rate = slips.tree, memory(1)
+    rate[0] = 0.0
+    totals = [(tree.nq, cotangents.q), (tree.nv, cotangents.v), (tree.nv, v_bar), (tree.nu, cotangents.controls)]
+    totals.append((6 * tree.nlink, cotangents.wrenches))
+    parts = [None if total is None else memory(n) for n, total in totals]
+    for (n, _), part in zip(totals, parts, strict=True):
+        if part is not None:
+            zero(n, part)
+    q_part, v_part, start_part, controls_part, wrenches_part = parts
+    assert q_part is not None
+    assert v_part is not None
+    assert start_part is not None
+    for _ in when(slips.any_slides()):
+        vdot_bar, free_bar, vdot = workspace(tree.nv), slips.free_bar, stages.dynamics.vdot
+        for k in loop(tree.nv):
+            vdot_bar[k] = h * free_bar[k]
+            start_part[k] = free_bar[k]
+            rate[0] = rate[0] + free_bar[k] * vdot[k]
+        inside = replace(cotangents, q=q_part, v=v_part, controls=controls_part, wrenches=wrenches_part)
+        seeds = DynamicsSeeds(vdot_bar, start_part)
+        virtual = dynamics_adjoint(tree, stages.inputs, stages.dynamics, seeds, inside)
+        rate[0] = rate[0] + integrator.share * damping_rate(tree, virtual, vdot)
+    for (n, total), part in zip(totals, parts, strict=True):
+        if total is not None and part is not None:
+            add_to(n, part, total)
+    return rate[0]
