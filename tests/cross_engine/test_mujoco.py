@@ -17,10 +17,13 @@ RIGID = ("CONTACT", "LIMIT", "FRICTIONLOSS", "EQUALITY")
 
 
 def simplified(model: mujoco.MjModel, dt: float) -> mujoco.MjModel:
-    """The model with nothing but the tree, its springs, dampers and motors."""
+    """The model with nothing but the tree, its springs, dampers and motors.
+
+    The dampers and the motors that brake are implicit, and nothing else is: MuJoCo's "implicitfast".
+    """
     for flag in RIGID:
         model.opt.disableflags |= int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}"))
-    model.opt.integrator = mujoco.mjtIntegrator.mjINT_EULER
+    model.opt.integrator = mujoco.mjtIntegrator.mjINT_IMPLICITFAST
     model.opt.timestep = dt
     model.opt.density = model.opt.viscosity = 0.0
     return model
@@ -158,9 +161,15 @@ def add_actuator(actuators: ElementTree.Element, joint: str, rng: np.random.Gene
         "motor": {},
         "position": {"kp": words(rng.uniform(1, 3)), "kv": words(rng.uniform(0, 0.5))},
         "velocity": {"kv": words(rng.uniform(0.2, 1))},
-        "general": {"gainprm": words(rng.uniform(1, 2)), "biastype": "affine", "biasprm": words(*rng.normal(size=3))},
+        "general": {"gainprm": words(rng.uniform(1, 2)), "biastype": "affine", "biasprm": words(*general_bias(rng))},
     }
     ElementTree.SubElement(actuators, kind, name=f"{kind}_{joint}", joint=joint, **options, **own[kind])
+
+
+def general_bias(rng: np.random.Generator) -> list[float]:
+    """The coefficient of the velocity brakes: one that drives is explicit here, and implicit in MuJoCo."""
+    constant, length, velocity = rng.normal(size=3)
+    return [constant, length, -abs(velocity)]
 
 
 @pytest.mark.parametrize("seed", range(24))

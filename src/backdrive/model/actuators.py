@@ -4,7 +4,9 @@ All of them are affine, as MuJoCo's joint actuators. With the length gear q and 
 
     force = clip(gain clip(control, *limits) + bias0 + bias1 length + bias2 velocity, *force_limits)
 
-and the joint feels gear * force. Forces are in N m (rotation) or N (translation).
+and the joint feels gear * force. Forces are in N m (rotation) or N (translation). Where a force brakes (bias2 <= 0) and
+is not clipped, steps treat it as joint damping: it acts on the velocity after the step, and does not diverge however
+strong it is. Whether it is clipped is decided by the velocity before the step.
 
 To add an actuator with another choice of gain and bias: a subclass of `Motor` with its fields, `kind`, `gain`, `bias`,
 `parameters`, `own_keys` and `matches`, here or in a file of its own; and its name in `ACTUATORS`.

@@ -219,8 +219,9 @@ class SubstepAdjoint:
         free = self.now.stages.dynamics
         flies, found = event.flies, event.passage.found
         whole = select(flies, self.h, 1.0)
+        rate = damping_rate(tree, self.now.stages.inputs, free, virtual, dynamics.vdot)
         total = carry(1)
-        total[0] = self.ctx.integrator.share * (damping_rate(tree, virtual, dynamics.vdot) + correction_rate)
+        total[0] = self.ctx.integrator.share * (rate + correction_rate)
         for k in loop(tree.nv):
             total[0] = total[0] + v_next_bar[k] * free.vdot[k]
         problem = self.now.outcome.problem
@@ -295,7 +296,7 @@ def correction_adjoint(
         still = TreeMotion(dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused, outcome.pseudo)
         zero(tree.nv, rest)
         power_adjoint(tree, VirtualPower(inputs.q, rest, still, virtual, N, acting=0.0), -1.0, inside)
-        joint_inertia_adjoint(tree, virtual, outcome.pseudo, inputs.damping_time, inside)
-        rate[0] = damping_rate(tree, virtual, outcome.pseudo)
+        joint_inertia_adjoint(tree, inputs, virtual, outcome.pseudo, inside)
+        rate[0] = damping_rate(tree, inputs, dynamics, virtual, outcome.pseudo)
     add_to(tree.nq, q_bar, cotangents.q)
     return rate[0]

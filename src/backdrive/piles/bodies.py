@@ -87,7 +87,7 @@ class BodyForm:
 
 def one_link(form: BodyForm, constants: Sequence[Scalar]) -> Tree:
     """A tree with nothing but this body."""
-    topology = np.array([-1, FLOATING[form.dim], 0, 0, form.nv, 0])
+    topology = np.array([-1, FLOATING[form.dim], 0, 0, form.nv, 0, 1])
     return Tree(1, form.nq, form.nv, 0, form.constants, Known(topology), Floats(list(constants)))
 
 

@@ -3,8 +3,8 @@
 A constraint acts on a link a, and with the opposite wrench on a link b. The joints that move are those on the chains
 from a and b to the roots of their trees; from the first common ancestor on, the chains are the same. All that is the
 constraint's `support`. A root that moves freely (by a free joint, in 2D a planar one) is floating: in its own axes its
-coordinates are the components of a twist, so it is not listed joint by joint. Links are given by their records in
-arrays over links: 0 is the world.
+coordinates are the components of a twist, so it is not listed joint by joint, unless they are eliminated in other axes
+(`turned_links`). Links are given by their records in arrays over links: 0 is the world.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ...model.shapes import BOUND, SHAPE_KINDS
 from ...schema import layout
 from ...schema.layout import FLOATING, NV, Kind, ShapeKind
 from ..geometry.narrow_phase import sorted_pairs
+from ..tree.tree import turned_links
 
 if TYPE_CHECKING:
     from ...model import Model
@@ -140,7 +141,7 @@ class Chains:
     """
 
     def __init__(self, model: Model, table: int) -> None:
-        self.table, self.model, self.parent = table, model, model.parent
+        self.table, self.model, self.parent, self.turned = table, model, model.parent, turned_links(model)
         self.start: list[int] = []
         self.count: list[int] = []
         self.dofs: list[int] = []
@@ -169,7 +170,8 @@ class Chains:
     def floating(self, i: int) -> int:
         """The first coordinate of the root of link i's tree, if it is floating; else -1."""
         root = self.root(i)
-        return int(self.model.vadr[root]) if root >= 0 and self.model.kind[root] == FLOATING[self.model.dim] else -1
+        floats = root >= 0 and self.model.kind[root] == FLOATING[self.model.dim] and self.turned[root]
+        return int(self.model.vadr[root]) if floats else -1
 
     def segment(self, i: int, count: int, to_root: bool) -> list[int]:
         """Of `count` coordinates of link i's chain: how many are single ones, and the floating root at their end or -1.

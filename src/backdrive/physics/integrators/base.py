@@ -6,7 +6,7 @@ v* = v + h v̇, with the v̇ of the last stage, to v⁺. Last, positions move to
 from the start configuration of the last stage. In a step that is split at impacts, `travel` finds the configuration at
 any time of a substep; at the end of the substep it is the same one. Each has its adjoint beside it.
 
-The implicit joint damping of the last stage must act for the time `share` h: the adjoint of the time of impact relies
+The implicit damping of the last stage must act for the time `share` h: the adjoint of the time of impact relies
 on it.
 """
 

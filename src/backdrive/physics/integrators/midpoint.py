@@ -1,6 +1,7 @@
 """The midpoint rule: qₘ = q ⊕ h/2 v, v⁺ = v + h v̇(qₘ, v + h/2 v̇₀), q⁺ = qₘ ⊕ h/2 v⁺, with v̇₀ = v̇(qₘ, v).
 
-Joint damping is implicit: it acts at (v + v⁺)/2.
+Forces that brake in proportion to the velocity (joint damping, motors) are implicit: they act at (v + v⁺)/2. So is the
+stiffness of motors, which acts at (q + q⁺)/2 = qₘ ⊕ (h/2)² v̇: it neither damps nor diverges. Joint springs act at qₘ.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ class Midpoint:
     def stages(self, tree: Tree, state: StateArrays, step_inputs: StepInputs, h: Scalar) -> Stages:
         q_mid, v_mid = workspace(tree.nq), workspace(tree.nv)
         move(tree, state.q, state.v, 0.5 * h, q_mid)
-        inputs = DynamicsInputs(q_mid, state.v, state.v, *step_inputs, 0.5 * h)
+        inputs = DynamicsInputs(q_mid, state.v, state.v, *step_inputs, 0.5 * h, 0.5 * h)
         first = forward_dynamics(tree, inputs)
         axpy(tree.nv, 0.5 * h, first.vdot, state.v, v_mid)
         inputs = replace(inputs, v=v_mid)
@@ -54,7 +55,7 @@ class Midpoint:
 
         def by_duration() -> Scalar:
             total = carry(1)
-            total[0] = 0.5 * damping_rate(tree, virtual, first.vdot)
+            total[0] = 0.5 * damping_rate(tree, inputs, first, virtual, first.vdot)
             for k in loop(tree.nv):
                 total[0] = total[0] + 0.5 * (v_mid_bar[k] * first.vdot[k] + step_bar[k] * v[k])
             return total[0]

@@ -1,4 +1,8 @@
-"""Semi-implicit Euler: v⁺ = v + h v̇(q, v), q⁺ = q ⊕ h v⁺. Joint damping is implicit: it acts at v⁺."""
+"""Semi-implicit Euler: v⁺ = v + h v̇(q, v), q⁺ = q ⊕ h v⁺.
+
+Forces that brake in proportion to the velocity (joint damping, motors) are implicit: they act at v⁺. Springs and the
+stiffness of motors act at q: implicit, they would damp. They are stable for h² k < 4 (inertia + h damping / 2).
+"""
 
 from __future__ import annotations
 
@@ -16,7 +20,7 @@ from .base import Stages, StagesAdjoint, TravelAdjoint, VelocityChange, move, mo
 
 @dataclass(frozen=True)
 class SemiImplicitEuler:
-    """First order, good energy behaviour; what MuJoCo's Euler integrator does."""
+    """First order, good energy behaviour; what MuJoCo's "implicitfast" does (and its Euler, where no motor brakes)."""
 
     share: ClassVar[float] = 1.0
     predicts: ClassVar[bool] = False

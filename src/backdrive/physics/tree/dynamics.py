@@ -94,11 +94,11 @@ class Factors:
         self.U, self.inverse = tree.over_coordinates(SPATIAL), workspace(tree.nv)
 
 
-def factor(tree: Tree, frames: Frames, damping_time: Scalar) -> Factors:
+def factor(tree: Tree, frames: Frames, damping: ScalarArray, damping_time: Scalar) -> Factors:
     """The inward sweep that eliminates the joints; what remains of a link's inertia is added to its parent's.
 
-    `damping_time` h (s) adds h times the joint damping to the armature, which makes it implicit:
-    (M + h D) z = τ - D v - c.
+    `damping_time` h (s) adds h times the damping of every coordinate, the diagonal [nv] of D, to the armature, which
+    makes it implicit: (M + h D) z = τ - D v - c.
     """
     factors = Factors(tree)
     inertias = tree.over_links(INERTIA)
@@ -106,12 +106,11 @@ def factor(tree: Tree, frames: Frames, damping_time: Scalar) -> Factors:
     for i in tree.links():
         inertias.put(i + 1, sp.articulated(tree.bodies.moved.get(i + 1, BODY)))
     for i in tree.links(reverse=True):
-        link, b = tree.link(i), tree.v_start(i)
-        extra = link.armature + damping_time * link.damping
+        armature, b = tree.link(i).armature, tree.v_start(i)
         for k in loop(tree.dofs(i)):
             I, s = inertias.get(i + 1, INERTIA), frames.S.get(b + k, SPATIAL)
             U = sp.inertia_mul(I, s)
-            inverse = 1.0 / (sp.dot(s, U) + extra)
+            inverse = 1.0 / (sp.dot(s, U) + (armature + damping_time * damping[b + k]))
             factors.U.put(b + k, U)
             factors.inverse[b + k] = inverse
             inertias.put(i + 1, sp.rank_one_update(I, sp.scale(inverse, U), U))
@@ -177,10 +176,12 @@ class TreeMotion:
 class Dynamics(TreeMotion):
     """The result of `forward_dynamics`, with the intermediates that constraints and the adjoint use.
 
-    factors: of M + h D. reduced [nv]: the inward half of the solve for v̇. clipped: the number of motors at a limit.
+    factors: of M + h D. damping [nv]: the diagonal of D. reduced [nv]: the inward half of the solve for v̇. clipped:
+    the number of motors at a limit.
     """
 
     factors: Factors
+    damping: ScalarArray
     reduced: ScalarArray
     clipped: Scalar
 
@@ -193,8 +194,8 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None
     q = inputs.q
     motion = unforced_motion(tree, q, inputs.v)
     frames, accelerations = motion.frames, motion.accelerations
-    tau, z, vdot = workspace(tree.nv), workspace(tree.nv), workspace(tree.nv)
-    clipped = generalised_forces(tree, inputs, tau)
+    tau, damping, z, vdot = (workspace(tree.nv) for _ in range(4))
+    clipped = generalised_forces(tree, inputs, tau, damping)
     turn(tree, q, tau, tau)
     rotations = None
     if inputs.wrenches is not None:
@@ -202,7 +203,7 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None
         for i in tree.links():
             applied = applied_force(tree.link(i).com, rotations.get(i + 1, MATRIX), inputs.wrenches.get(i, SPATIAL))
             motion.forces.accumulate(i + 1, sp.neg(applied))
-    factors = factors or factor(tree, frames, inputs.damping_time)
+    factors = factors or factor(tree, frames, damping, inputs.damping_time)
     reduce(tree, frames, factors, tau, z, motion.forces)
     reduced = workspace(tree.nv)
     copy(tree.nv, z, reduced)
@@ -210,4 +211,6 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None
     for i in tree.links():
         accelerations.accumulate(i + 1, caused.get(i + 1, SPATIAL))
     turn(tree, q, z, vdot, back=True)
-    return Dynamics(frames, accelerations, vdot, rotations, factors=factors, reduced=reduced, clipped=clipped)
+    return Dynamics(
+        frames, accelerations, vdot, rotations, factors=factors, damping=damping, reduced=reduced, clipped=clipped
+    )

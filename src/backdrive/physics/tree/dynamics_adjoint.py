@@ -236,16 +236,23 @@ def forces_adjoint(
         switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
     for m in loop(tree.nu):
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        arguments = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
-        _, gradient = vjp(lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :])[0]], arguments, [virtual[b]])
-        *record_bar, q_bar, v_bar, control_bar = gradient
+        arguments = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], v_damped[b], controls[m])
+        _, gradient = vjp(
+            lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :]).force], arguments, [virtual[b]]
+        )
+        *record_bar, q_bar, v_bar, v_damped_bar, control_bar = gradient
         accumulate(cotangents.q.at(a), (q_bar,))
         accumulate(cotangents.v.at(b), (v_bar,))
+        accumulate(damped_bar.at(b), (v_damped_bar,))
         if cotangents.controls is not None:
             accumulate(cotangents.controls.at(m), (control_bar,))
         if cotangents.constants is not None:
-            start = layout.motor_start(tree.nlink, tree.nq)
-            accumulate(cotangents.constants.at(start).at(m * layout.MOTOR), tuple(record_bar))
+            _accumulate_motor(tree, cotangents.constants, m, record_bar)
+
+
+def _accumulate_motor(tree: Tree, constants_bar: ScalarArray, m: Index, record_bar: Vec) -> None:
+    start = layout.motor_start(tree.nlink, tree.nq)
+    accumulate(constants_bar.at(start).at(m * layout.MOTOR), tuple(record_bar))
 
 
 # ------------------------------------------------------------------------------------------ dynamics
@@ -268,7 +275,7 @@ def dynamics_adjoint(
     With `constraints`, v̇ and the accelerations in `dynamics` are the constrained ones, and the constraints are
     differentiated too. `acting`: 0 in an impact, during which no forces act.
     """
-    q, damping_time = inputs.q, inputs.damping_time
+    q = inputs.q
     w, virtual = workspace(tree.nv), workspace(tree.nv)
     lam = workspace(tree.nv) if constraints is None else memory(tree.nv)
     turn(tree, q, seeds.vdot_bar, w)
@@ -285,34 +292,56 @@ def dynamics_adjoint(
         for k in loop(tree.nv):
             pushed[k] = acting * virtual[k]
     forces_adjoint(tree, inputs, pushed, seeds.damped_bar, cotangents)
-    joint_inertia_adjoint(tree, virtual, dynamics.vdot, damping_time, cotangents)
+    joint_inertia_adjoint(tree, inputs, virtual, dynamics.vdot, cotangents)
     if constraints is not None:
         constraints.add_rows(q, inputs.v_damped, virtual, cotangents.q, seeds.damped_bar, cotangents.constants)
     return virtual
 
 
 def joint_inertia_adjoint(
-    tree: Tree, virtual: ScalarArray, vdot: ScalarArray, damping_time: Scalar, cotangents: Cotangents
+    tree: Tree, inputs: DynamicsInputs, virtual: ScalarArray, vdot: ScalarArray, cotangents: Cotangents
 ) -> None:
-    """Subtract the gradient of λ · (armature + h damping) v̇ from the cotangents. virtual [nv]: λ."""
+    """Subtract the gradient of λ · (armature + h D) v̇ from the cotangents. virtual [nv]: λ."""
     if cotangents.constants is None:
         return
+    damping_time = inputs.damping_time
     for i in tree.links():
         b, record = tree.v_start(i), cotangents.constants.at(i * layout.LINK)
         for k in loop(tree.dofs(i)):
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
+    for m in loop(tree.nu):
+        a, b = tree.motor_q_start(m), tree.motor_v_start(m)
+        state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
+        seed = -(damping_time * (virtual[b] * vdot[b]))
+
+        def implicit(*record: Scalar, state: Vec = state) -> list[Scalar]:
+            _, damping, stiffness, _ = motor_force(record, *state)
+            return [damping, stiffness]
+
+        motor = tree.motors().get(m, layout.MOTOR)
+        _, record_bar = vjp(implicit, motor, [seed, inputs.stiffness_time * seed])
+        _accumulate_motor(tree, cotangents.constants, m, record_bar)
 
 
-def damping_rate(tree: Tree, virtual: ScalarArray, vdot: ScalarArray) -> Scalar:
-    """The derivative of -λ · (M + h D) v̇ with respect to h. virtual [nv]: λ."""
+def damping_rate(
+    tree: Tree, inputs: DynamicsInputs, dynamics: Dynamics, virtual: ScalarArray, vdot: ScalarArray
+) -> Scalar:
+    """The derivative of -λ · (M + h D) v̇ with respect to h, with which `stiffness_time` grows in proportion.
+
+    virtual [nv]: λ.
+    """
     total = carry(1)
     total[0] = 0.0
-    for i in tree.links():
-        b = tree.v_start(i)
-        for k in loop(tree.dofs(i)):
-            total[0] = total[0] - virtual[b + k] * vdot[b + k] * tree.link(i).damping
+    for k in loop(tree.nv):
+        total[0] = total[0] - virtual[k] * vdot[k] * dynamics.damping[k]
+    if not is_constant(inputs.stiffness_time, 0.0):
+        for m in loop(tree.nu):
+            a, b = tree.motor_q_start(m), tree.motor_v_start(m)
+            state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
+            motor = motor_force(tree.motors().get(m, layout.MOTOR), *state)
+            total[0] = total[0] - inputs.stiffness_time * motor.stiffness * virtual[b] * vdot[b]
     return total[0]
 
 

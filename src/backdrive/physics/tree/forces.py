@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import NamedTuple
 
 from ...ir import Index, Scalar, ScalarArray, clip, loop, select, switch, workspace
 from ...schema import layout
@@ -12,29 +13,48 @@ from .joints import JOINTS, JointModel
 from .tree import Tree
 
 
-def motor_force(record: Vec, q: Scalar, v: Scalar, control: Scalar) -> tuple[Scalar, Scalar]:
-    """gear · clip(gain · clip(u) + b₀ + b₁ l + b₂ l̇) with the length l = gear · q; and 1 if a limit acts, else 0."""
+class MotorForce(NamedTuple):
+    """What a motor does to its coordinate. force: N m or N. damping (N m s/rad or N s/m) and stiffness (N m/rad or
+    N/m): how its force falls with velocity and length, if it does. limited: 1 if a limit of its control or of its force
+    acts, else 0."""
+
+    force: Scalar
+    damping: Scalar
+    stiffness: Scalar
+    limited: Scalar
+
+
+def motor_force(record: Vec, q: Scalar, v: Scalar, v_damped: Scalar, control: Scalar) -> MotorForce:
+    """gear · clip(gain · clip(u) + b₀ + b₁ l + b₂ l̇) with the length l = gear · q.
+
+    A force that brakes (b₂ ≤ 0) is implicit, as that of a joint damper: l̇ = gear · v_damped, and the damping is
+    -gear² b₂. Where the force is clipped, which is decided at `v_damped`, it depends neither on velocity nor on length.
+    A force that drives (b₂ > 0) acts at v: implicit, it would take inertia away.
+    """
     gear, gain = record[layout.GEAR], record[layout.GAIN]
     b0, b1, b2 = record[layout.BIAS : layout.BIAS + 3]
     u = clip(control, record[layout.CTRL_LOW], record[layout.CTRL_HIGH])
-    wanted = gain * u + b0 + b1 * (gear * q) + b2 * (gear * v)
+    wanted = gain * u + b0 + b1 * (gear * q) + b2 * (gear * select(b2 <= 0.0, v_damped, v))
     force = clip(wanted, record[layout.FORCE_LOW], record[layout.FORCE_HIGH])
-    limited = (u != control) | (force != wanted)
-    return gear * force, select(limited, 1.0, 0.0)
+    clipped = force != wanted
+    damping, stiffness = (select((b <= 0.0) & ~clipped, -(gear * gear * b), 0.0) for b in (b2, b1))
+    return MotorForce(gear * force, damping, stiffness, select((u != control) | clipped, 1.0, 0.0))
 
 
-def generalised_forces(tree: Tree, inputs: DynamicsInputs, tau: ScalarArray) -> Scalar:
-    """Fill tau [nv] with the forces of all joints and motors. Returns the number of motors at a limit.
+def generalised_forces(tree: Tree, inputs: DynamicsInputs, tau: ScalarArray, damping: ScalarArray) -> Scalar:
+    """Fill tau [nv] with the forces of all joints and motors, and `damping` [nv] with the diagonal of D in M + h D.
 
-    The dampers act on `inputs.v_damped`; the rest of their implicit treatment is in the mass matrix.
+    Returns the number of motors at a limit. Forces that brake act on `inputs.v_damped`; the rest of the implicit
+    treatment of forces is in M + h D.
     """
     q, v, v_damped, controls = inputs.q, inputs.v, inputs.v_damped, inputs.controls
 
     def passive(joint: JointModel, i: Index) -> None:
-        a, b = tree.q_start(i), tree.v_start(i)
+        a, b, link = tree.q_start(i), tree.v_start(i), tree.link(i)
         rest = tree.reference().at(a).get(0, joint.nq)
-        force = joint.passive_force(tree.link(i), q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
+        force = joint.passive_force(link, q.at(a).get(0, joint.nq), rest, v_damped.at(b).get(0, joint.nv))
         tau.at(b).put(0, force)
+        damping.at(b).put(0, (link.damping,) * joint.nv)
 
     for i in tree.links():
         switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
@@ -42,7 +62,8 @@ def generalised_forces(tree: Tree, inputs: DynamicsInputs, tau: ScalarArray) -> 
     clipped[0] = 0.0
     for m in loop(tree.nu):
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        force, limited = motor_force(tree.motors().get(m, layout.MOTOR), q[a], v[b], controls[m])
-        tau[b] = tau[b] + force
-        clipped[0] = clipped[0] + limited
+        motor = motor_force(tree.motors().get(m, layout.MOTOR), q[a], v[b], v_damped[b], controls[m])
+        tau[b] = tau[b] + motor.force
+        damping[b] = damping[b] + (motor.damping + inputs.stiffness_time * motor.stiffness)
+        clipped[0] = clipped[0] + motor.limited
     return clipped[0]

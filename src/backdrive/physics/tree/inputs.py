@@ -11,9 +11,10 @@ from ...ir import Scalar, ScalarArray
 class DynamicsInputs:
     """The inputs of `forward_dynamics` and of its adjoint.
 
-    q [nq], v [nv]: the state. v_damped [nv]: the velocity that the joint dampers act on. controls [nu]. wrenches
-    [nlink, 6]: (force, torque) at the centers of mass, in world axes, N and N m; None if there are none. damping_time:
-    h of the implicit damping in M + h D, s.
+    q [nq], v [nv]: the state. v_damped [nv]: the velocity that dampers and braking motors act on. controls [nu].
+    wrenches [nlink, 6]: (force, torque) at the centers of mass, in world axes, N and N m; None if there are none.
+    damping_time: h of the implicit damping in M + h D, s. stiffness_time: the time (s) by which the stiffness of motors
+    counts in D; 0 if it is explicit.
     """
 
     q: ScalarArray
@@ -22,3 +23,4 @@ class DynamicsInputs:
     controls: ScalarArray
     wrenches: ScalarArray | None
     damping_time: Scalar
+    stiffness_time: Scalar = 0.0

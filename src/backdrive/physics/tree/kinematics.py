@@ -17,7 +17,7 @@ class Frames:
 
     R (9), p (3): the pose in the parent. joint_velocity (6): (w, u) in the link's axes. drift (3): the part of its rate
     that does not come from v̇. angular_velocity (3): ω, absolute, in the link's axes. S (6): the columns of the motion
-    subspaces, over the coordinates of v. Only angular_velocity has a record for the world.
+    subspaces, over the coordinates of v, or of `turn` of them. Only angular_velocity has a record for the world.
     """
 
     def __init__(self, tree: Tree) -> None:
@@ -52,8 +52,13 @@ def place_link(tree: Tree, q: ScalarArray, v: ScalarArray, frames: Frames, i: In
         velocity = joint.twist(link, joint.to_link_axes(link, qi, v.at(b).get(0, joint.nv)))
         frames.R.put(i, R)
         frames.p.put(i, p)
-        for k, column in enumerate(joint.columns(link)):
-            frames.S.put(b + k, column)
+        for _ in when(tree.turned(i) == 1 if joint.in_parent_axes else True):
+            for k, column in enumerate(joint.columns(link)):
+                frames.S.put(b + k, column)
+        if joint.in_parent_axes:
+            for _ in when(tree.turned(i) == 0):
+                for k, column in enumerate(joint.columns_of_v(link, qi)):
+                    frames.S.put(b + k, column)
         frames.joint_velocity.put(i, velocity)
         frames.drift.put(i, joint.drift(velocity))
 
@@ -64,7 +69,10 @@ def place_link(tree: Tree, q: ScalarArray, v: ScalarArray, frames: Frames, i: In
 
 
 def turn(tree: Tree, q: ScalarArray, source: ScalarArray, target: ScalarArray, back: bool = False) -> None:
-    """target [nv] = source [nv] rotated into the axes of the links (see `JointModel.to_link_axes`), or `back`."""
+    """target [nv] = source [nv] rotated into the axes of the links (see `JointModel.to_link_axes`), or `back`.
+
+    Links whose coordinates are eliminated in the axes of v are left as they are (`Tree.turned`).
+    """
 
     def one(joint: JointModel, i: Index) -> None:
         b = tree.v_start(i)
@@ -77,4 +85,5 @@ def turn(tree: Tree, q: ScalarArray, source: ScalarArray, target: ScalarArray, b
         for joint in JOINTS:
             if joint.in_parent_axes:
                 for _ in when(tree.kind(i) == int(joint.kind)):
-                    one(joint, i)
+                    for _ in when(tree.turned(i) == 1):
+                        one(joint, i)

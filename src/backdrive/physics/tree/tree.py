@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from ...model import Model
 
 MANY = 8  # least number of homogeneous links for which a kernel of their own is worth its compilation
-TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs", "root")  # the tables of nlink integers, in their order
+TOPOLOGY = ("parent", "kind", "position", "velocity", "dofs", "root", "turned")  # tables of nlink integers, in order
 
 
 class LinkConstants(NamedTuple):
@@ -71,7 +71,8 @@ class Homogeneous:
     def links_of(cls, model: Model, varying: np.ndarray) -> Homogeneous | None:
         """For a model; None if its links differ or are few. varying [nconst]: which constants are given at run time."""
         kinds = set(model.kind.tolist())
-        if model.nlink < MANY or len(kinds) != 1 or (np.asarray(model.parent) >= 0).any():
+        one_tree = (np.asarray(model.parent) >= 0).any()
+        if model.nlink < MANY or len(kinds) != 1 or one_tree or not turned_links(model).all():
             return None
         size = model.nlink * layout.LINK
         values, given = (x[:size].reshape(-1, layout.LINK) for x in (model.constants, varying))
@@ -178,6 +179,10 @@ class Tree:
         """The record of the root of link i's tree, in arrays over links."""
         return self._lookup("root", i) + 1 if self.homogeneous is None else i + 1
 
+    def turned(self, i: Index) -> Index:
+        """1 if link i's coordinates are eliminated in its own axes, 0 if in those of v (see `turned_links`)."""
+        return self._lookup("turned", i) if self.homogeneous is None else 1
+
     def motor_q_start(self, m: Index) -> Index:
         """The index in q of the coordinate that motor m drives."""
         return self.topology[self.nlink * len(TOPOLOGY) + m]
@@ -217,11 +222,20 @@ def accumulate_link(constants_bar: ScalarArray, i: Index, gradient: Sequence[Sca
     accumulate(constants_bar.at(i * layout.LINK), record)
 
 
+def turned_links(model: Model) -> np.ndarray:
+    """Whether the coordinates of each link are eliminated in its own axes, in which S is constant: [nlink].
+
+    Not those of a planar joint of which a motor drives x or y: its damping is diagonal in the parent's axes only.
+    """
+    driven = np.isin(model.vadr, model.motor_v) | np.isin(np.asarray(model.vadr) + 1, model.motor_v)
+    return ~(driven & (np.asarray(model.kind) == layout.Kind.PLANAR))
+
+
 def topology_table(model: Model) -> np.ndarray:
     """The topology of a model as one vector of int64: the tables of TOPOLOGY, then the coordinates of the motors."""
     dofs = np.asarray(layout.NV)[model.kind]
     root = np.arange(model.nlink)
     for i, parent in enumerate(model.parent):
         root[i] = root[parent] if parent >= 0 else i
-    tables = [model.parent, model.kind, model.qadr, model.vadr, dofs, root, model.motor_q, model.motor_v]
-    return np.concatenate(tables).astype(np.int64)
+    tables = [model.parent, model.kind, model.qadr, model.vadr, dofs, root, turned_links(model)]
+    return np.concatenate([*tables, model.motor_q, model.motor_v]).astype(np.int64)

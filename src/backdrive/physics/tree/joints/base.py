@@ -57,6 +57,11 @@ class JointModel(ABC):
         """The inverse of `to_link_axes`."""
         return y
 
+    def columns_of_v(self, link: LinkConstants, q: Vec) -> tuple[Vec, ...]:
+        """The spatial motions of the coordinates of v: `columns`, where y is v."""
+        units = (tuple(float(j == k) for j in range(self.nv)) for k in range(self.nv))
+        return tuple(self.twist(link, self.to_link_axes(link, q, unit)) for unit in units)
+
     def drift(self, velocity: Vec) -> Vec:
         """The acceleration of the link's origin relative to the parent when z = 0.
 
