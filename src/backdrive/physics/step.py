@@ -15,6 +15,7 @@ from ..ir import (
     Scalar,
     ScalarArray,
     any_lane,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -144,7 +145,7 @@ def step_through_impacts(
     before = StateArrays.in_memory(tree)
     before.copy_from(tree, state)
     warm[0] = warm_start.largest[0]
-    for i in while_any(lambda: impacts.going, most_substeps(tree)):
+    for i in interruptible(while_any(lambda: impacts.going, most_substeps(tree))):
         now = substep(ctx, state, inputs, impacts.duration(), warm_start, impacts=impacts)
         outcome = now.outcome
         assert outcome is not None  # there are constraints

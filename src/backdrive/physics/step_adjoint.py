@@ -15,6 +15,7 @@ from ..ir import (
     any_lane,
     carry,
     counters,
+    interruptible,
     loop,
     memory,
     select,
@@ -74,7 +75,7 @@ def step_adjoint(
     )
     number[0], back[0], more[0] = 0, 0, 1.0
     known = None if v_next is None else memory(tree.nv)
-    for _ in while_any(lambda: more[0] > 0.0, 2 * most):
+    for _ in interruptible(while_any(lambda: more[0] > 0.0, 2 * most)):
         i = number[0]
         for _ in when(i == 0):
             current.copy_from(tree, state)

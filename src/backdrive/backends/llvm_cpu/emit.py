@@ -383,6 +383,9 @@ class FunctionEmitter:
         self._line(f"br label %{name}.end")
         self._label(f"{name}.end")
 
+    def _emit_interrupted(self, result: str, args: tuple, type: str) -> None:
+        self._define("call i1 @interrupted(ptr %scratch)", result)
+
     def _emit_leave(self, result: str, args: tuple, type: None) -> None:
         stay = f"stay{result[2:]}"
         self._line(f"br i1 {self._operand(args[0], 'c')}, label %{self._loop_exits[-1]}, label %{stay}")
