@@ -23,6 +23,7 @@ from ..ir import (
     ScalarArray,
     TimedArray,
     carry,
+    interruptible,
     is_constant,
     is_finite,
     loop,
@@ -138,7 +139,7 @@ def add_up(inputs: CostInputs, out: ScalarArray) -> None:
     _, nu, d = inputs.sizes
     total = carry(1)
     total[0] = 0.0
-    for t in loop(inputs.steps):
+    for t in interruptible(loop(inputs.steps)):
         stage_cost = inputs.stage_cost(t)
         total[0] = total[0] + stage_cost(*[0.0] * (nu + d))[0]
     total[0] = total[0] + inputs.final_cost()(*[0.0] * d)[0]
@@ -148,7 +149,7 @@ def add_up(inputs: CostInputs, out: ScalarArray) -> None:
 def differentiate(inputs: CostInputs, H: TimedArray, end: ScalarArray) -> None:
     """Kernel: quadratic forms of (δu, δx, 1) for every step, and of (δx, 1) for the last state."""
     _, nu, d = inputs.sizes
-    for t in loop(inputs.steps):
+    for t in interruptible(loop(inputs.steps)):
         _write_form(H.row(t), inputs.stage_cost(t), nu + d)
     _write_form(end, inputs.final_cost(), d)
 

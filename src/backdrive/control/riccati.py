@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..backends import Executable, Integer, Kernel, Rows, run
-from ..ir import Index, ScalarArray, TimedArray, is_finite, loop, memory, select
+from ..ir import Index, ScalarArray, TimedArray, interruptible, is_finite, loop, memory, select
 from .boxqp import factor, inner, solve_box, substitute
 
 Array = np.ndarray
@@ -85,7 +85,7 @@ def recursion(limited: bool, arrays: RecursionArrays, steps: Index, d: Index, nu
         v[i] = end[i * (d + 1) + d]
     expected[0], slope[0], sound[0] = 0.0, 0.0, 1.0
     on_state, on_control = regularization[0], regularization[1]
-    for t in loop(steps, reverse=True):
+    for t in interruptible(loop(steps, reverse=True)):
         for i in loop(d * w):
             step[i] = F.row(t)[i]
         for i in loop((w + 1) * (w + 1)):

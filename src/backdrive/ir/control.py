@@ -3,6 +3,7 @@
 for i in loop(n): ...                 unrolled if n is an int; one body with a run-time trip count if n is traced
 for _ in when(condition): ...         a branch that all lanes take together
 if leave(condition): break            leave the innermost loop, all lanes together
+for i in interruptible(loop(n)): ...  a loop whose passes take long: it ends early if the user interrupts the call
 for _ in while_any(mask, limit): ...  repeat while mask() holds in any lane, at most `limit` times
 switch(index, functions, *args)       call functions[index]
 """
@@ -67,6 +68,17 @@ def leave(condition: Mask) -> bool:
         raise TraceError("leave() on a traced condition, but the innermost loop is unrolled, or there is none")
     current().add("leave", (condition,), None, pure=False)
     return False
+
+
+def interruptible(passes: Iterator[Any]) -> Iterator[Any]:
+    """A rolled loop in a kernel's body (not in a subroutine) that ends if the user interrupts the call.
+
+    Results of such a call are dropped: what follows the loop need not care.
+    """
+    for i in passes:
+        yield i
+        if Graph.current is not None:
+            leave(current().add("interrupted", (), "c", pure=False))
 
 
 def while_any(mask: Callable[[], Mask], limit: Index) -> Iterator[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Index, TimedArray, loop, memory
+from ..ir import Index, TimedArray, interruptible, loop, memory
 from .constraints.forces import forces_size
 from .math.arrays import copy, zero
 from .policy import ControlSource
@@ -30,7 +30,7 @@ def forces(ctx: StepContext, source: ControlSource, rows: ForcesRows) -> None:
     tree = ctx.tree
     size = forces_size(tree.constraints)
     written, state = memory(size), StateArrays.in_memory(tree)
-    for t in loop(rows.times):
+    for t in interruptible(loop(rows.times)):
         state.copy_from(tree, rows.states.row(t))
         inputs = StepInputs(source.control(t, *state), at_time(rows.wrenches, t))
         zero(size, written)
@@ -53,7 +53,7 @@ def forces_adjoint(ctx: StepContext, source: ControlSource, rows: ForcesAdjointR
     tree, sweep = ctx.tree, BackwardSweep(ctx, source, rows)
     size = forces_size(tree.constraints)
     forces_bar = memory(size)
-    for t in loop(rows.times):
+    for t in interruptible(loop(rows.times)):
         copy(size, rows.out_bar.row(t), forces_bar)
         sweep.state_bar.clear(tree)
         sweep.step(t, rows.states.row(t), forces_bar)

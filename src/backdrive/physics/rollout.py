@@ -12,6 +12,7 @@ from ..ir import (
     TimedArray,
     carry,
     clip,
+    interruptible,
     is_finite,
     loop,
     minimum,
@@ -48,9 +49,9 @@ def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
     tree, every = ctx.tree, rows.every
     state, size = StateArrays.in_memory(tree), status_size(ctx.scheme, tree.constraints is not None)
     state.copy_from(tree, rows.start)
-    for s in loop(segments(rows.steps, every)):
+    for s in interruptible(loop(segments(rows.steps, every))):
         rows.path.row(s).prefetch(tree)  # a row is far from the one before it
-        for t in loop(segment_end(s, rows.steps, every), start=s * every):
+        for t in interruptible(loop(segment_end(s, rows.steps, every), start=s * every)):
             source.prefetch(t + 1)
             rows.status.row(t).prefetch(size)
             controls = source.control(t, *state)
@@ -82,7 +83,7 @@ def tracking(ctx: StepContext, source: ControlSource, rows: TrackingRows) -> Non
     nv, nu, size = tree.nv, tree.nu, status_size(ctx.scheme, tree.constraints is not None)
     state = StateArrays.in_memory(tree)
     state.copy_from(tree, rows.start)
-    for t in loop(rows.steps):
+    for t in interruptible(loop(rows.steps)):
         change, u, planned, origin = workspace(2 * nv), workspace(nu), source.control(t, *state), rows.origin.row(t)
         displacement(tree, state.q, origin.q, change)
         for k in loop(nv):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir import Index, ScalarArray, TimedArray, loop, memory, when, workspace
+from ..ir import Index, ScalarArray, TimedArray, interruptible, loop, memory, when, workspace
 from .math.arrays import all_elements, copy, gradient_memory, zero
 from .math.spatial import BODY
 from .policy import ControlSource
@@ -46,7 +46,7 @@ def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjoin
     """Kernel: from the cotangents of the path and of the last state to those of everything before."""
     sweep = BackwardSweep(ctx, source, rows)
     rows.last_bar.add_to(ctx.tree, sweep.state_bar)
-    for t in loop(rows.steps, reverse=True):
+    for t in interruptible(loop(rows.steps, reverse=True)):
         rows.path.row(t - 1).prefetch(ctx.tree)
         rows.path_bar.row(t - 1).prefetch(ctx.tree)
         source.prefetch_adjoint(t)
@@ -72,14 +72,14 @@ def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: Checkpoint
     sweep = BackwardSweep(ctx, source, rows)
     rows.last_bar.add_to(tree, sweep.state_bar)
     state, states = StateArrays.in_memory(tree), StateArrays.in_memory(tree, every)
-    for s in loop(segments(rows.steps, every), reverse=True):
+    for s in interruptible(loop(segments(rows.steps, every), reverse=True)):
         start, end = s * every, segment_end(s, rows.steps, every)
         state.copy_from(tree, rows.path.row(s))
         states.copy_from(tree, state)
-        for t in loop(end - 1, start=start):
+        for t in interruptible(loop(end - 1, start=start)):
             step(ctx, state, StepInputs(source.again(t), at_time(rows.wrenches, t)))
             states.number(tree, t + 1 - start).copy_from(tree, state)
-        for t in loop(end, start=start, reverse=True):
+        for t in interruptible(loop(end, start=start, reverse=True)):
             sweep.cut(t + 1, rows.steps, rows.truncate)
             for _ in when(t + 1 == end):
                 rows.path_bar.row(s).add_to(tree, sweep.state_bar)

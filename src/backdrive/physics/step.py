@@ -14,6 +14,7 @@ from ..ir import (
     Mask,
     Scalar,
     ScalarArray,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -127,7 +128,7 @@ def step_through_impacts(
     impacts, numbers = Impacts(tree, ctx.integrator, h), memory(5)
     zero(5, numbers)
     impacts.begin()
-    for i in while_any(lambda: impacts.going, most_substeps(tree)):
+    for i in interruptible(while_any(lambda: impacts.going, most_substeps(tree))):
         now = substep(ctx, state, inputs, impacts.duration(), impacts=impacts)
         outcome = now.outcome
         assert outcome is not None  # there are constraints

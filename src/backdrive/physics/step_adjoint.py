@@ -14,6 +14,7 @@ from ..ir import (
     any_lane,
     carry,
     counters,
+    interruptible,
     loop,
     memory,
     select,
@@ -69,7 +70,7 @@ def step_adjoint(
     most, number, back, more = most_substeps(tree), counters(1), counters(1), memory(1)
     starts = SubstepStarts(most, [*zip(current, StateArrays.sizes(tree), strict=True), *impacts.arrays()])
     number[0], back[0], more[0] = 0, 0, 1.0
-    for _ in while_any(lambda: more[0] > 0.0, 2 * most):
+    for _ in interruptible(while_any(lambda: more[0] > 0.0, 2 * most)):
         i = number[0]
         for _ in when(i == 0):
             current.copy_from(tree, state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 
@@ -80,17 +81,22 @@ class SparseProgram:
     ) -> None:  # fmt: skip
         """Do the work of every environment, with its rows; in threads, but for the first one."""
         arrays = {name: as_array(x) for name, x in rows.items()}
-        numbers = as_array(constants)
+        numbers, interrupted = as_array(constants), threading.Event()
 
         def one(k: int) -> None:
             own = {name: x[k] if x.ndim == 2 else x[:, k] for name, x in arrays.items()}
             with self.world(bounces, "wrenches" in rows, numbers[k] if numbers.ndim == 2 else numbers) as world:
+                world.interrupted = interrupted
                 work(world, own, k)
 
         one(0)  # compiles the kernels
         if batch > 1:
             with ThreadPoolExecutor(min(self.threads, batch - 1)) as pool:
-                list(pool.map(one, range(1, batch)))
+                try:
+                    list(pool.map(one, range(1, batch)))
+                except BaseException:
+                    interrupted.set()
+                    raise
 
 
 def as_array(x: Tensor) -> Array:

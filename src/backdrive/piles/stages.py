@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..backends import Kernel, Number, Picked, Rows
-from ..backends.llvm_cpu.launch import float_bits, scratch_memory
+from ..backends.llvm_cpu.launch import call, float_bits
 
 
 def _address(x: np.ndarray) -> int:
@@ -74,7 +74,7 @@ class Stage:
                 words.append(address(name, x) if isinstance(x, np.ndarray) else int(x))
         scratch = executable.scratch_bytes(tuple([int(values[name]) for name in executable.integers]))
         block = executable.block(*words)
-        return lambda: executable.call(block, scratch_memory(scratch), 0, batch)
+        return lambda: call(executable, block, scratch, 0, batch)
 
     def _address_of(self, name: Any, x: np.ndarray) -> int:
         known = self._known.get(name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 import weakref
+from concurrent.futures import CancelledError
 
 import numpy as np
 
@@ -39,12 +41,16 @@ class PileRecord:
 
 
 class PileWorld:
-    """One world, with its memory and its broad phase. adjoint: None if no derivative is wanted."""
+    """One world, with its memory and its broad phase. adjoint: None if no derivative is wanted.
+
+    interrupted: another thread sets it when the call of which this world is a part is to end.
+    """
 
     def __init__(self, engine: Engine, adjoint: Adjoint | None, constants: Array) -> None:
         self.engine, self.adjoint = engine, adjoint
         self.memory, self.near = Memory(engine.dtype), engine.broad_phase()
         self.constants = PileConstants(engine.tables, engine.body, np.ascontiguousarray(constants))
+        self.interrupted = threading.Event()
 
     def take(self, constants: Array) -> None:
         """Replace the constants."""
@@ -62,6 +68,7 @@ class PileWorld:
         """Step t. memory: for the arrays of this step; None: the world's, which the next step overwrites. keep: its
         derivative is expected."""
         memory = self.memory if memory is None else memory
+        self._go_on()
         return self.engine.forward(memory, self.near, self.constants, inputs_of(a, t, state), keep)
 
     def backward(
@@ -69,7 +76,12 @@ class PileWorld:
     ) -> PileInputCotangents:
         """The derivative of step t, which started from `state`."""
         assert self.adjoint is not None
+        self._go_on()
         return self.adjoint.backward(self.memory, self.constants, inputs_of(a, t, state), step, bars)
+
+    def _go_on(self) -> None:
+        if self.interrupted.is_set():
+            raise CancelledError
 
     def states(self, a: WorldRows, state: WorldState, first: int, end: int) -> list[WorldState]:
         """The states from which steps `first` to `end` start, and the one after the last."""

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..backends import Number, Rows
-from ..backends.llvm_cpu.launch import float_bits, scratch_memory
+from ..backends.llvm_cpu.launch import call, float_bits
 from ..physics.kernels import KernelKey
 from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Signature
 from ..schema.state import state_names
@@ -79,7 +79,7 @@ class QuickCall:
         words, scratch = template[0].copy(), template[1]
         for position, address in zip(self.rows, addresses, strict=True):
             words[position] = address
-        self.executable.call(self.executable.block(*words), scratch_memory(scratch), 0, batch)
+        call(self.executable, self.executable.block(*words), scratch, 0, batch)
 
     def _template(self, batch: int, integers: dict[str, int]) -> tuple[list[int], int]:
         """The words of a call without its addresses, and the bytes of scratch memory that it needs."""

@@ -2,5 +2,5 @@
 
 In the order in which a kernel passes through: `backend` builds it, `module` and `emit` write its LLVM IR with the
 `types` and the `abi` of the `target`, `compile` makes machine code, `cache` keeps that on disk, `executable` loads it,
-`launch` runs it over a batch, and `ahead` builds kernels in the background.
+`launch` runs it over a batch, `interrupts` ends it on Ctrl-C, and `ahead` builds kernels in the background.
 """

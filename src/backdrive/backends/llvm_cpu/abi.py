@@ -2,7 +2,8 @@
 
 The caller calls ``entry(arguments, scratch, first, last)``: the arguments as a block of words of eight bytes, the
 address of the scratch memory, and the range of environments. The entry point loads the words and calls ``body`` for
-each pack with the words as parameters; the body starts by computing where each lane's rows are.
+each pack with the words as parameters; the body starts by computing where each lane's rows are. Before the scratch
+memory there is a header with the address of the call's pulse (`interrupts`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,10 @@ from ..base import Argument, Integer, Ints, Number, Packs, Picked, Rows, Table
 from .target import Target
 from .types import LaneTypes
 
+HEADER = 64
+"""Bytes of the header before the scratch memory."""
+
+_DEFAULT_MODE = 0x1F80  # of MXCSR
 _FLUSH_DENORMALS = 0x8040  # bits FTZ (flush to zero) and DAZ (denormals are zero) of x86's MXCSR register
 
 
@@ -98,19 +103,65 @@ def entry(arguments: Sequence[Argument], types: LaneTypes, target: Target) -> st
     return f"""define void @entry(ptr %arguments, ptr %scratch, i64 %first, i64 %last) nounwind {{
 start:
   {text}
+  %header = getelementptr i8, ptr %scratch, i64 -{HEADER}
+  %pulse = load ptr, ptr %header, align 8
   br label %head
 head:
-  %pack = phi i64 [%first, %start], [%next, %work]
+  %pack = phi i64 [%first, %start], [%next, %work], [%next, %ask]
   %more = icmp slt i64 %pack, %last
   br i1 %more, label %work, label %done
 work:
   call void @body({", ".join(["i64 %pack", "i64 %last", "ptr %scratch", *words])})
   %next = add nsw i64 %pack, {types.lanes}
-  br label %head
+  %flag = load volatile i64, ptr %pulse, align 8
+  %quiet = icmp eq i64 %flag, 0
+  br i1 %quiet, label %head, label %ask
+ask:
+  %ends = call i1 @interrupted(ptr %scratch)
+  br i1 %ends, label %done, label %head
 done:
   {restore}
 }}
+{_interrupted(target)}
 {declarations}"""
+
+
+def _interrupted(target: Target) -> str:
+    """The function that tells the body whether the call must end; it asks only where the flag of the pulse is set.
+
+    Python runs with the mode for floating-point numbers that it is used to.
+    """
+    before, after = "", ""
+    if target.flushes_denormals:
+        before = f"""store i32 {_DEFAULT_MODE}, ptr %usual, align 4
+  call void @llvm.x86.sse.stmxcsr(ptr %mode)
+  call void @llvm.x86.sse.ldmxcsr(ptr %usual)"""
+        after = "call void @llvm.x86.sse.ldmxcsr(ptr %mode)"
+    return f"""define internal i1 @interrupted(ptr %scratch) noinline nounwind {{
+start:
+  %mode = alloca [2 x i32], align 4
+  %usual = getelementptr i32, ptr %mode, i64 1
+  %header = getelementptr i8, ptr %scratch, i64 -{HEADER}
+  %pulse = load ptr, ptr %header, align 8
+  %flag = load volatile i64, ptr %pulse, align 8
+  %quiet = icmp eq i64 %flag, 0
+  br i1 %quiet, label %no, label %set
+no:
+  ret i1 false
+set:
+  %slot = getelementptr i64, ptr %pulse, i64 1
+  %function = load ptr, ptr %slot, align 8
+  %nobody = icmp eq ptr %function, null
+  br i1 %nobody, label %yes, label %ask
+yes:
+  ret i1 true
+ask:
+  {before}
+  %answer = call i64 %function()
+  {after}
+  %ends = icmp ne i64 %answer, 0
+  ret i1 %ends
+}}"""
 
 
 def _load_number(slot: str, value: str, types: LaneTypes) -> list[str]:

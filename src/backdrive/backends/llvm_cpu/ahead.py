@@ -1,6 +1,7 @@
-"""Build a kernel in the background that will be needed soon, while another one is built.
+"""Build a kernel in the background: one that will be needed soon, while another one is built.
 
 Tracing is Python and holds the interpreter lock; LLVM releases it. So one kernel is traced while another is compiled.
+LLVM cannot be interrupted: the main thread lets another one compile, and waits for it.
 """
 
 from __future__ import annotations
@@ -20,12 +21,20 @@ HEAD_START = 0.02
 _building: set[threading.Thread] = set()
 
 
-def ahead(build: Callable[[], T]) -> Future[T]:
-    """Call `build` in a thread of its own. The future has its result, or the exception that it raised."""
+def interruptibly(build: Callable[[], T]) -> T:
+    """build(), which the user can interrupt although it does not listen to signals: it then ends on its own."""
+    if threading.current_thread() is not threading.main_thread():
+        return build()
+    return ahead(build, 0.0).result()
+
+
+def ahead(build: Callable[[], T], delay: float = HEAD_START) -> Future[T]:
+    """Call `build` in a thread of its own, after a delay (s). The future has its result, or the exception that it
+    raised."""
     future: Future[T] = Future()
 
     def work() -> None:
-        time.sleep(HEAD_START)
+        time.sleep(delay)
         try:
             future.set_result(build())
         except BaseException as error:  # raised again where the result is asked for

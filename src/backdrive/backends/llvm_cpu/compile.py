@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from ..base import Kernel
 from . import abi, cache
+from .ahead import interruptibly
 from .module import trace
 from .target import Target
 
@@ -22,11 +23,13 @@ def compile_kernel(kernel: Kernel, bits: int, lanes: int, target: Target) -> tup
         module = trace(kernel, bits, lanes)
     text = "\n".join([module.text(), abi.entry(kernel.arguments, module.types, target)])
     key = cache.key_of_code(text, target, module.scratch, module.operations)
-    entry = cache.load(key)
-    if entry is None:
+
+    def build() -> cache.CompiledKernel:
         entry = cache.CompiledKernel(_machine_code(text, target), module.scratch, module.operations)
         cache.store(key, entry)
-    return entry, key
+        return entry
+
+    return cache.load(key) or interruptibly(build), key
 
 
 def _machine_code(text: str, target: Target) -> bytes:

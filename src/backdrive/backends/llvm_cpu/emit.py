@@ -7,6 +7,7 @@ from typing import Any
 from ...ir.arrays import Storage
 from ...ir.fuse import fuse, live_nodes
 from ...ir.graph import Graph, Node, Region, Value, traced
+from .abi import HEADER
 from .types import LaneTypes
 
 _BINARY = {
@@ -382,6 +383,17 @@ class FunctionEmitter:
         self._region(region)
         self._line(f"br label %{name}.end")
         self._label(f"{name}.end")
+
+    def _emit_interrupted(self, result: str, args: tuple, type: str) -> None:
+        name, before = f"ask{result[2:]}", self._block
+        header = self._define(f"getelementptr i8, ptr %scratch, i64 -{HEADER}")
+        flag = self._define(f"load volatile i64, ptr {self._define(f'load ptr, ptr {header}, align 8')}, align 8")
+        self._line(f"br i1 {self._define(f'icmp eq i64 {flag}, 0')}, label %{name}.end, label %{name}.then")
+        self._label(f"{name}.then")
+        answer = self._define("call i1 @interrupted(ptr %scratch)")
+        self._line(f"br label %{name}.end")
+        self._label(f"{name}.end")
+        self._define(f"phi i1 [false, %{before}], [{answer}, %{name}.then]", result)
 
     def _emit_leave(self, result: str, args: tuple, type: None) -> None:
         stay = f"stay{result[2:]}"

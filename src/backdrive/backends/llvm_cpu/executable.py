@@ -25,7 +25,9 @@ class CpuExecutable:
         self.layout = [(a.name, type(a)) for a in self.arguments]
         self.integers = [a.name for a in self.arguments if isinstance(a, Integer)]
         self.block = struct.Struct(f"{sum(a.words for a in self.arguments)}q").pack
-        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine())
+        # llvmlite's own memory manager keeps all sections side by side. LLVM's own puts each where it finds room, and
+        # ends the process if code and constants come to lie more than 2 GB apart.
+        self._engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), target.machine(), use_lmm=True)
         self._engine.add_object_file(llvm.ObjectFileRef.from_data(entry.code))
         self._engine.finalize_object()
         signature = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)

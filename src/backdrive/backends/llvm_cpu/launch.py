@@ -1,8 +1,12 @@
-"""Run a kernel over a batch, split over threads. Environments are independent, so the split does not change results."""
+"""Run a kernel over a batch, split over threads. Environments are independent, so the split does not change results.
+
+Signals are handled while a kernel runs, and may end it: see `interrupts`.
+"""
 
 from __future__ import annotations
 
 import atexit
+import ctypes
 import functools
 import os
 import struct
@@ -14,8 +18,12 @@ from typing import Any
 import numpy as np
 
 from ..base import Executable, Number, Picked, Rows
+from . import interrupts
+from .abi import HEADER
 
 _local = threading.local()
+_of_handlers = threading.local()
+"""Scratch memory of a handler of a signal: that of its thread is in use by the kernel that the signal interrupted."""
 _pool: ThreadPoolExecutor | None = None
 _pool_lock = threading.Lock()
 
@@ -33,21 +41,36 @@ def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]
     parts = max(1, min(threads, packs))
     ends = [min(batch, (packs * k // parts) * executable.lanes) for k in range(parts + 1)]
 
-    def part(k: int) -> None:
-        executable.call(block, scratch_memory(scratch), ends[k], ends[k + 1])
-
     if parts == 1:
-        part(0)
+        call(executable, block, scratch, 0, batch)
         return
+    pulse = interrupts.Pulse()  # of the other threads: it ends them if this one is interrupted
+
+    def part(k: int) -> None:
+        executable.call(block, scratch_memory(scratch, pulse), ends[k], ends[k + 1])
+
     futures: list[Future] = []
     try:
         for k in range(1, parts):
             futures.append(_submit(threads, part, k))
-        part(0)
+        call(executable, block, scratch, ends[0], ends[1])
+        wait(futures)
+    except BaseException:
+        pulse.set()
+        raise
     finally:
         _finish(futures)
     for future in futures:
         future.result()
+
+
+def call(executable: Executable, block: bytes, scratch: int, first: int, last: int) -> None:
+    """Call a kernel in this thread; scratch: the bytes of scratch memory that it needs. Raises what interrupts it."""
+    try:
+        executable.call(block, scratch_memory(scratch), first, last)
+    finally:
+        if interrupts.caught:
+            interrupts.reraise()
 
 
 def _block(executable: Executable, values: dict[str, Any]) -> Any:
@@ -69,13 +92,21 @@ def float_bits(x: float) -> int:
     return struct.unpack("q", struct.pack("d", x))[0]
 
 
-def scratch_memory(size: int) -> int:
-    """The address of this thread's scratch memory, aligned to the widest register."""
-    buffer = getattr(_local, "buffer", None)
-    if buffer is None or buffer.nbytes < size + 64:
-        buffer = _local.buffer = np.empty(size + 64, np.uint8)
-        _local.address = -(-buffer.ctypes.data // 64) * 64
-    return _local.address
+def scratch_memory(size: int, pulse: interrupts.Pulse | None = None) -> int:
+    """The address of this thread's scratch memory, aligned to the widest register; the address of the thread's pulse is
+    in its header. pulse: another one, which this call has."""
+    memory = _local
+    if interrupts.asking.gi_running and interrupts.handling():
+        memory = _of_handlers
+    buffer = getattr(memory, "buffer", None)
+    if buffer is None or buffer.nbytes < size + 2 * HEADER:
+        buffer = memory.buffer = np.empty(size + 2 * HEADER, np.uint8)
+        memory.address = HEADER - (-buffer.ctypes.data // HEADER) * HEADER
+        memory.pulse = ctypes.c_int64.from_address(memory.address - HEADER)
+        memory.pulse.value = (interrupts.QUIET if memory is _of_handlers else interrupts.pulse_of_this_thread()).address
+    if pulse is not None:
+        memory.pulse.value = pulse.address
+    return memory.address
 
 
 def _submit(threads: int, function: Callable[[int], None], k: int) -> Future:
@@ -103,9 +134,9 @@ def _finish(futures: list[Future]) -> None:
 
 
 def _forget_pool() -> None:
-    """Drop the thread pool in a forked child, which has none of its threads."""
-    global _pool, _pool_lock
-    _pool, _pool_lock = None, threading.Lock()
+    """Drop the thread pool in a forked child, which has none of its threads, but another main thread, perhaps."""
+    global _pool, _pool_lock, _local
+    _pool, _pool_lock, _local = None, threading.Lock(), threading.local()
 
 
 if hasattr(os, "register_at_fork"):

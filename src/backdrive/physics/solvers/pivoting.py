@@ -22,6 +22,7 @@ from ...ir import (
     absolute,
     carry,
     clip,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -125,7 +126,7 @@ class PivotPath:
         t, last, side, going = (memory(1) for _ in range(4))  # last: the row that pivoted; side: its code before
         t[0], last[0], side[0], going[0] = 1.0, -1.0, 0.0, select(wanted, 1.0, 0.0)
         found, next_row, next_code = carry(1), carry(1), carry(1)
-        for _ in while_any(lambda: going[0] > 0.0, pivots):
+        for _ in interruptible(while_any(lambda: going[0] > 0.0, pivots)):
             self._find_lines(r, slope)
             found[0] = -1.0
             for k in loop(n):

@@ -10,7 +10,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...ir import Index, Scalar, ScalarArray, TimedArray, is_constant, loop, memory, switch, vjp, workspace
+from ...ir import (
+    Index,
+    Scalar,
+    ScalarArray,
+    TimedArray,
+    interruptible,
+    is_constant,
+    loop,
+    memory,
+    switch,
+    vjp,
+    workspace,
+)
 from ..math import spatial as sp
 from ..math.arrays import accumulate, copy, gradient_memory, split, zero
 from ..math.spatial import IDENTITY, MATRIX, VECTOR, Vec
@@ -193,7 +205,7 @@ def link_poses_adjoint(
 def poses(tree: Tree, q: TimedArray, v: TimedArray, out: TimedArray, times: Index) -> None:
     """Kernel: the poses of all links with one twist, [nlink, 18], at every time."""
     size = pose_size(1)
-    for t in loop(times):
+    for t in interruptible(loop(times)):
         result = link_poses(tree, q.row(t), v.row(t))
         copy(tree.nlink * size, result.at(size), out.row(t))
 
@@ -207,7 +219,7 @@ def poses_adjoint(
     if constants_bar is not None:
         total = gradient_memory(constants_bar, tree.nconst)
         zero(tree.nconst, total)
-    for t in loop(times):
+    for t in interruptible(loop(times)):
         poses_bar, q_total, v_total = workspace((tree.nlink + 1) * size), workspace(tree.nq), workspace(tree.nv)
         zero(size, poses_bar)
         copy(tree.nlink * size, out_bar.row(t), poses_bar.at(size))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir import Scalar, absolute, any_lane, carry, leave, loop, maximum, select
+from ...ir import Scalar, absolute, any_lane, carry, interruptible, leave, loop, maximum, select
 from ...physics.math.arrays import accumulate
 from ...physics.math.spatial import Vec
 from ..arguments import IntegerIn, IntsIn, IntsOut, NumberIn, PacksOut
@@ -40,7 +40,7 @@ def correct(form: ContactForm, a: CorrectArguments) -> None:
     excess = carry(1)
     for g in loop(a.groups):
         a.made[g] = 0
-        for s in loop(a.most):
+        for s in interruptible(loop(a.most)):
             excess[0] = 0.0
             before, after = a.impulses.at(s * a.step), a.impulses.at((s + 1) * a.step)
             for p in a.packs_of(g):
@@ -74,7 +74,7 @@ def correct_adjoint(form: ContactForm, a: CorrectAdjointArguments) -> None:
     size, nv = form.block.size, form.body.nv
     rate, inverse, softness = (form.block.first(name) for name in ("rate", "inverse", "softness"))
     for g in loop(a.groups):
-        for s in loop(a.made[g], reverse=True):
+        for s in interruptible(loop(a.made[g], reverse=True)):
             before, after = a.impulses.at(s * a.registers), a.impulses.at((s + 1) * a.registers)
             for p in a.packs_of(g, reverse=True):
                 bodies = PackBodies(a.y, nv, a.ends, p, vectors=2)

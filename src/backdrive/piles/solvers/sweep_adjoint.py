@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...ir import Scalar, absolute, loop, select
+from ...ir import Scalar, absolute, interruptible, loop, select
 from ...physics.math import spatial as sp
 from ...physics.math.arrays import accumulate
 from ...physics.math.spatial import Vec
@@ -57,7 +57,7 @@ def solve_adjoint(form: ContactForm, a: SolveAdjointArguments) -> None:
     for g in loop(a.groups):
         group = IslandGroup(g, a, nv)
         each, (low, high) = group.row_registers, group.rows
-        for s in loop(a.made[g], reverse=True):
+        for s in interruptible(loop(a.made[g], reverse=True)):
             _, beta = schedule(a.schedules, a.momentum, g, s, a.most)
             now, before, after = kept.of(s), kept.of(s - 1), kept.of(s + 1)
             y_after = a.y.at((s + 1) * a.width)

@@ -14,6 +14,7 @@ from ...ir import (
     any_lane,
     carry,
     clip,
+    interruptible,
     leave,
     loop,
     maximum,
@@ -81,7 +82,7 @@ def solve(form: ContactForm, a: SolveArguments) -> None:
         low, high = group.registers
         start_from_impulses(form, a, group, kept, kept_y)
         a.made[g] = 0
-        for s in loop(a.most):
+        for s in interruptible(loop(a.most)):
             excess[0], limit[0] = 0.0, a.tolerance
             begins = s % PERIOD == 0
             at, beta = schedule(a.schedules, a.momentum, g, s, a.most)
