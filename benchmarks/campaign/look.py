@@ -1,0 +1,58 @@
+"""Where a gradient is wrong, or energy is gained: python -m benchmarks.campaign.look FOLDER [FOLDER ...]
+
+FOLDER is a reproduction. Every step of its motion is judged by itself, from the state that the rollout came to.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import torch
+
+import backdrive as bd
+
+from . import energy, gradients, reproductions
+from .draw import Draw
+from .gradients import Functional, judge
+from .motions import Motions
+
+TRIES = 4  # directions and cotangents
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    for folder in sys.argv[1:]:
+        how, functional = reproductions.load(Path(folder))
+        motions, family = functional.motions, functional.motions.family
+        print(f"{folder}: {family.name}, {motions.steps} steps of {motions.dt:.4g} s")
+        if how["part"] == "energy":
+            print(f"  energy grows by {float(energy.gains(motions)):.3e} of that at the start")
+            continue
+        again = judge(functional, gradients.MORE_SIZES)
+        print(f"  whole motion: {again.outcomes()[0]}, error {float(again.error):.1e}")
+        simulator = family.simulator(motions.world.model, motions.dt)
+        with torch.no_grad():
+            path = motions.rollout(simulator, motions.vector())
+        for t in range(motions.steps):
+            step = motions.some([0] * TRIES, t, 1)
+            state = bd.State(*(x.to(torch.float64).repeat(TRIES, 1) for x in (path.q[t, :1], path.v[t, :1])))
+            step = Motions(family, step.world, step.dt, state, step.controls, step.wrenches, step.parameters)
+            found = judge(Functional.random(step, Draw(t)), gradients.MORE_SIZES)
+            outcomes = set(found.outcomes())
+            if outcomes - {gradients.RIGHT}:
+                s = path.status
+                print(f"  step {t}: {', '.join(sorted(outcomes))}, error {float(found.error.max()):.1e}; "
+                      f"{int(s.impacts[t, 0])} impacts, {int(s.contacts[t, 0])} contacts, "
+                      f"depth {float(s.depth[t, 0]):.0e} m: {_touching(path, t)}")  # fmt: skip
+
+
+def _touching(path: bd.Trajectory, t: int) -> str:
+    """Names of the shapes that press on each other at the end of a step."""
+    contacts = path.contacts
+    force = contacts.force[t, 0].norm(dim=-1)
+    return ", ".join(sorted({" - ".join(contacts.pairs[k]) for k in force.nonzero()[:, 0].tolist()}))
+
+
+if __name__ == "__main__":
+    main()
