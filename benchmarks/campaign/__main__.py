@@ -66,13 +66,14 @@ def _finish(results: list[dict[str, Any]], log: Path, console: Console) -> None:
                 out.print(table)
             for line in lines:
                 out.print(line, markup=False, highlight=False, soft_wrap=True)
+    log.with_suffix(".md").write_text(report.markdown(results) + "\n" + "\n".join(lines) + "\n")
     per_family = {
         part: {FAMILIES[k].name: dict(report.totals(results, part, k)) for k in sorted({r["family"] for r in results})}
         for part in report.COLUMNS
     }
     found = {"summary": report.summary(results), "families": per_family}
     log.with_suffix(".json").write_text(json.dumps(found, indent=1) + "\n")
-    console.print(f"{log.with_suffix('.txt')}, .json; go on with --resume {log}", highlight=False)
+    console.print(f"{log.with_suffix('.txt')}, .json, .md; go on with --resume {log}", highlight=False)
 
 
 def _key(task: dict[str, Any]) -> tuple:

@@ -56,6 +56,13 @@ class Family:
         return " ".join([self.maker, f"{self.dim}D", "-".join(self.kinds), self.solver, self.integrator, steps, *more])
 
     @property
+    def group(self) -> str:
+        """The row of a short table that the family belongs to."""
+        what = {"pair": "free bodies", "heap": "big worlds", "tree": "trees of joints", "loops": "closed loops"}
+        steps = "float32" if self.single else "exact impacts" if self.impacts else "plain steps"
+        return f"{what[self.maker]}, {self.dim}D, {steps}"
+
+    @property
     def sparse(self) -> bool:
         return self.maker == "heap"
 
@@ -97,10 +104,10 @@ def _families() -> Iterator[Family]:
     for dim, kinds in ((2, ("rectangle", "circle")), (3, ("box", "capsule"))):
         yield Family("pair", dim, kinds, "sweeps", "euler", False, single=True)
         yield Family("tree", dim, kinds[:1], "sweeps", "midpoint", False, single=True)
-    for dim, kinds in ((2, PLANAR), (3, SOLID)):
-        yield Family("heap", dim, kinds, "fixed sweeps", "euler")
-        yield Family("heap", dim, kinds, "default", "midpoint")
-        yield Family("heap", dim, kinds, "interior", "euler")
+    for dim, every in ((2, PLANAR), (3, SOLID)):
+        yield Family("heap", dim, every, "fixed sweeps", "euler")
+        yield Family("heap", dim, every, "default", "midpoint")
+        yield Family("heap", dim, every, "interior", "euler")
 
 
 FAMILIES: tuple[Family, ...] = tuple(_families())

@@ -47,7 +47,7 @@ def loops(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) -
     """A four-bar linkage that a joint closes, a body on a rod (Distance) that hangs from it, and a Lock or a Weld."""
     pull = (0.0,) * dim if uniform else gravity(dim, draw)
     scene = bd.Scene(dim, gravity=pull, coordinates="maximal" if uniform else "reduced")
-    axis = {} if dim == 2 else {"axis": (0.0, 1.0, 0.0)}
+    axis: dict[str, Any] = {} if dim == 2 else {"axis": (0.0, 1.0, 0.0)}
 
     def at(x: float, z: float) -> np.ndarray:
         return np.array([x, z] if dim == 2 else [x, 0.0, z])

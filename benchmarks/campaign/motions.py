@@ -19,6 +19,7 @@ from .worlds import World
 DT = (1 / 30, 1 / 60, 1 / 120, 1 / 240)
 LONGEST = 40  # steps
 CANDIDATES = 3  # starts for every motion: those are taken that touch something
+MISSES = 0.1  # of the motions may touch nothing
 DEEPEST = 0.02  # m; motions that start with a deeper overlap are left out
 FASTEST = 100.0  # m/s or rad/s; so are motions that a wild motor made this fast
 
@@ -121,6 +122,8 @@ def draw_motions(family: Family, count: int, draw: Draw, most_steps: int = LONGE
     settle, steps = draw.choice((0, 0, 5, 20, 60)), min(int(draw.spread(5, LONGEST + 0.5)), most_steps)
     if uniform:
         settle, steps = 0, most_steps
+    elif not world.model.gravity.any():
+        settle = min(settle, 5)  # until they have flown away
     few = 2 if family.sparse else CANDIDATES
     inputs = _inputs(world, count * few, steps, draw, forced=not uniform)
     many = Motions(family, world, dt, *inputs)
@@ -134,9 +137,8 @@ def draw_motions(family: Family, count: int, draw: Draw, most_steps: int = LONGE
     fine = status.finite.all(0) & (status.depth[0] < DEEPEST) & (path.v.abs().amax((0, 2)) < FASTEST)
     fine &= path.q.isfinite().all(-1).all(0)
     touches = (status.contacts > 0).any(0) | (status.impacts > 0).any(0)
-    order = (fine.int() + (fine & touches).int()).argsort(descending=True, stable=True)
-    chosen = [int(k) for k in order[:count] if fine[k]]
-    return many.some(chosen)
+    hits, misses = ((fine & x).nonzero()[:, 0].tolist() for x in (touches, ~touches))
+    return many.some((hits + misses[: math.ceil(MISSES * count)])[:count])
 
 
 def _inputs(

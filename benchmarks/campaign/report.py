@@ -57,6 +57,23 @@ def tables(results: Sequence[Result]) -> list[rich.table.Table]:
     return found
 
 
+def markdown(results: Sequence[Result]) -> str:
+    """For the docs: families in groups."""
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        groups.setdefault(FAMILIES[result["family"]].group, []).append(result)
+    rows: list[tuple[str, ...]] = [
+        ("worlds", "motions", "clean", "wrong, unmarked", "marked, of them right", "energy gained", "bits differ")
+    ]
+    rows.append(("---", *["---:"] * 6))
+    for name, some in (*sorted(groups.items()), ("**all**", results)):
+        s = summary(some)
+        marked = f"{s['clean and marked']}, {s['of them right']}"
+        gains, bits = f"{s['gains']} of {s['worlds']}", f"{s['different bits']} of {s['comparisons of bits']}"
+        rows.append((name, str(s["motions"]), str(s["clean"]), str(s["wrong and unmarked"]), marked, gains, bits))
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
 def summary(results: Sequence[Result]) -> dict[str, Any]:
     """The numbers that the promises are about."""
     gradients, energy, bits = (totals(results, part) for part in COLUMNS)

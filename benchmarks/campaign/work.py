@@ -42,7 +42,7 @@ class Task:
 
 def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
     """Counts of the outcomes, and of the motions that touch something; what is wrong."""
-    family, counts, wrong = FAMILIES[task.family], Counter[str](), []
+    family, counts, wrong = FAMILIES[task.family], Counter[str](), list[dict[str, Any]]()
     left, world, size = task.count, 0, BIG if FAMILIES[task.family].sparse else BATCH
     while left > 0 and world < 10 * (task.count // size + 1):
         draw = task.draw(world)
@@ -57,7 +57,12 @@ def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
             again = judge(functional.some([k]), gradients.MORE_SIZES)  # a second look, with differences of more sizes
             outcomes[k] = again.outcomes()[0]
             if outcomes[k] == gradients.WRONG:
-                what = {"world": world - 1, "motion": k, "steps": motions.steps, "error": float(again.error)}
+                what: dict[str, Any] = {
+                    "world": world - 1,
+                    "motion": k,
+                    "steps": motions.steps,
+                    "error": float(again.error),
+                }
                 if len(wrong) < WORST:
                     what["folder"] = reproductions.save(folder, asdict(task) | what, functional.some([k]))
                 wrong.append(what)
@@ -68,7 +73,7 @@ def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
 
 def try_energy(task: Task, folder: Path) -> dict[str, Any]:
     """Worlds, and those that gain energy."""
-    family, worst, wrong, worlds = FAMILIES[task.family], -1.0, [], 0
+    family, worst, wrong, worlds = FAMILIES[task.family], -1.0, list[dict[str, Any]](), 0
     left, world, size = task.count, 0, BIG
     while left > 0 and world < 10 * (task.count // size + 1):
         draw = task.draw(world)
@@ -79,7 +84,7 @@ def try_energy(task: Task, folder: Path) -> dict[str, Any]:
         gain = energy.gains(motions)
         worst = max(worst, float(gain.max()))
         for k in (gain > energy.GAIN[family.dtype]).nonzero()[:, 0].tolist():
-            what = {"world": world - 1, "motion": k, "steps": motions.steps, "gain": float(gain[k])}
+            what: dict[str, Any] = {"world": world - 1, "motion": k, "steps": motions.steps, "gain": float(gain[k])}
             if len(wrong) < WORST:
                 functional = Functional.random(motions.some([k]), draw)
                 what["folder"] = reproductions.save(folder, asdict(task) | what, functional)
@@ -89,7 +94,7 @@ def try_energy(task: Task, folder: Path) -> dict[str, Any]:
 
 def try_bits(task: Task, folder: Path) -> dict[str, Any]:
     """Comparisons, and those in which bits differ."""
-    counts, wrong = Counter[str](), []
+    counts, wrong = Counter[str](), list[dict[str, Any]]()
     for world in range(task.count):
         found = bits.differing(FAMILIES[task.family], task.draw(world))
         counts["comparisons"] += len(found)
