@@ -19,15 +19,19 @@ STEPS = 60
 GAIN = {torch.float64: 1e-9, torch.float32: 1e-5}  # relative to the energy at the start
 
 
+def kinetic(motions: Motions, path: bd.Trajectory) -> Tensor:
+    """J, [T + 1, B]"""
+    exact = bd.Simulator(motions.world.model, motions.dt, impacts=False, sparse=False, specialize=False)
+    masses = exact.mass_matrix(motions.start, parameters=motions.parameters)
+    v = path.v.to(torch.float64)
+    return 0.5 * torch.einsum("tbi,bij,tbj->tb", v, masses, v)
+
+
 def gains(motions: Motions) -> Tensor:
     """The largest kinetic energy after the start, relative to that at the start, minus 1: [B]. Infinite for NaN."""
-    family, model = motions.family, motions.world.model
     with torch.no_grad():
-        path = motions.rollout(family.simulator(model, motions.dt), motions.vector())
-        exact = bd.Simulator(model, motions.dt, impacts=False, sparse=False, specialize=False)
-        masses = exact.mass_matrix(motions.start, parameters=motions.parameters)
-    v = path.v.to(torch.float64)
-    energy = 0.5 * torch.einsum("tbi,bij,tbj->tb", v, masses, v)
+        simulator = motions.family.simulator(motions.world.model, motions.dt)
+        energy = kinetic(motions, motions.rollout(simulator, motions.vector()))
     gain = energy[1:].amax(0) / energy[0] - 1.0
     return torch.where(gain.isfinite(), gain, torch.inf)
 
