@@ -20,8 +20,8 @@ from backdrive.differences import extrapolate, slopes
 from .draw import Draw
 from .motions import Motions, marked
 
-SIZES = (3e-5, 5e-6, 8e-7)  # of differences; two neighbours must agree
-MORE_SIZES = (1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7)  # for a second look at what seems to be wrong
+SIZES = (2e-5, 3e-6, 6e-7, 1.5e-7)  # of differences; two neighbours must agree
+MORE_SIZES = (1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 4e-8)  # for a second look at what seems to be wrong
 OFFSETS = (1.0, -1.0, 2.0, -2.0)
 
 

@@ -21,7 +21,8 @@ LINK = 0.35  # m, between the places of a link and of its parent
 def tree(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) -> World:
     """Three to six links of the first kind on random joints, a floor below, and a free body of that kind thrown at it.
 
-    uniform: sliders without springs and motors alone, from the world on: a mass matrix that does not depend on q. See `worlds.pair`.
+    uniform: sliders without springs and motors alone, from the world on, so that the mass matrix does not depend on q.
+    See `worlds.pair`.
     """
     scene = bd.Scene(dim, gravity=(0.0,) * dim if uniform else gravity(dim, draw))
     floats, count = draw.chance(0.5) and not uniform, int(draw.rng.integers(3, 6))
