@@ -1,0 +1,141 @@
+"""Gradients with respect to everything, against differences that are judged by themselves first.
+
+For every motion there is a random direction d over all inputs, and a random cotangent c of its last state and of one
+before. The vector J d of derivatives of both states comes from differences of fourth order, the number c·J d from the
+adjoint. A difference is clean if the same contacts, limits and motors act on both sides in every step, the differences
+of two sizes agree, and so do those of the left and of the right side. Errors are relative to |J d|, since the entries
+of c are of the order of 1.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+import backdrive as bd
+from backdrive.differences import extrapolate, slopes
+
+from .draw import Draw
+from .motions import Motions, marked
+
+SIZES = (2e-5, 3e-6, 6e-7, 1.5e-7)  # of differences; two neighbours must agree
+MORE_SIZES = (1e-4, 3e-5, 1e-5, 3e-6, 1e-6, 3e-7, 1e-7, 4e-8)  # for a second look at what seems to be wrong
+OFFSETS = (1.0, -1.0, 2.0, -2.0)
+
+
+@dataclass(frozen=True)
+class Tolerances:
+    """agree: of the differences of two sizes; sides: of those from the left and the right; right: of the adjoint."""
+
+    agree: float = 1e-7
+    sides: float = 3e-6
+    right: float = 1e-6
+
+
+DOUBLE = Tolerances()
+SINGLE = Tolerances(right=2e-3)  # differences are those of the same motion in float64
+SAME_MOTION = 1e-4  # a motion in float32 is that in float64, relative to 1 + the largest coordinate
+LEAST = 1e-3  # |J d| below it counts as this
+
+RIGHT, WRONG, RIGHT_MARKED, WRONG_MARKED, UNDECIDED = "right", "WRONG", "right, marked", "wrong, marked", "undecided"
+OUTCOMES = (RIGHT, WRONG, RIGHT_MARKED, WRONG_MARKED, UNDECIDED)
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """Of every motion, [B]: clean, error (relative, of the adjoint against clean differences), marked, touching."""
+
+    clean: Tensor
+    error: Tensor
+    marked: Tensor
+    touching: Tensor
+    right: float
+
+    def outcomes(self) -> list[str]:
+        names = []
+        for clean, error, told in zip(self.clean.tolist(), self.error.tolist(), self.marked.tolist()):
+            right = error <= self.right
+            decided = (RIGHT_MARKED if right else WRONG_MARKED) if told else (RIGHT if right else WRONG)
+            names.append(decided if clean else UNDECIDED)
+        return names
+
+
+@dataclass(frozen=True)
+class Functional:
+    """Motions, a direction of their inputs [B, n], and a cotangent [B, m] of their states at the end and at `step`."""
+
+    motions: Motions
+    direction: Tensor
+    cotangent: Tensor
+    step: int
+
+    @classmethod
+    def random(cls, motions: Motions, draw: Draw) -> Functional:
+        model, step = motions.world.model, int(draw.rng.integers(1, motions.steps + 1))
+        cotangent = torch.from_numpy(draw.normal(motions.count, 2 * (model.nq + model.nv)))
+        return cls(motions, motions.direction(draw), cotangent, step)
+
+    def some(self, index: list[int]) -> Functional:
+        """Of the motions with these numbers."""
+        return Functional(self.motions.some(index), self.direction[index], self.cotangent[index], self.step)
+
+    def states(self, path: bd.Trajectory) -> Tensor:
+        """[B, m], in float64."""
+        last, before = path.last, path[self.step]
+        return torch.cat([last.q, last.v, before.q, before.v], 1).to(torch.float64)
+
+
+def judge(functional: Functional, sizes: tuple[float, ...] = SIZES) -> Judgement:
+    """Compare the adjoint of every motion with differences of these sizes."""
+    motions = functional.motions
+    family = motions.family
+    simulator = family.simulator(motions.world.model, motions.dt)
+    x = motions.vector().requires_grad_()
+    path = motions.rollout(simulator, x)
+    (gradient,) = torch.autograd.grad((functional.states(path) * functional.cotangent).sum(), x)
+    adjoint = (gradient * functional.direction).sum(1)
+    exact = simulator if not family.single else family.simulator(motions.world.model, motions.dt, dtype=torch.float64)
+    center, slopes, clean = differences(functional, exact, sizes)
+    if family.single:
+        states = functional.states(path).detach()
+        clean &= ((states - center).abs().amax(1) < SAME_MOTION * (1.0 + center.abs().amax(1)))[None]
+    scale = slopes.norm(dim=2).clamp(min=LEAST)
+    errors = (adjoint - (slopes * functional.cotangent).sum(2)).abs() / scale
+    errors = torch.where(clean & errors.isfinite(), errors, torch.where(clean, torch.inf, torch.nan))
+    error = errors.nan_to_num(nan=torch.inf, posinf=torch.inf).amin(0)
+    touching = (path.status.contacts > 0).any(0) | (path.status.impacts > 0).any(0)
+    tolerances = SINGLE if family.single else DOUBLE
+    return Judgement(clean.any(0), error, marked(path), touching, tolerances.right)
+
+
+def differences(
+    functional: Functional, simulator: bd.Simulator, sizes: tuple[float, ...]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """The states [B, m], and for every size but the first: J d [sizes - 1, B, m], and whether it is clean."""
+    motions, direction = functional.motions, functional.direction
+    steps = [0.0] + [size * k for size in sizes for k in OFFSETS]
+    offsets = torch.tensor(steps, dtype=torch.float64)
+    x = motions.vector()[:, None] + offsets[:, None] * direction[:, None]
+    with torch.no_grad():
+        path = motions.repeated(len(steps)).rollout(simulator, x.flatten(0, 1))
+        values = functional.states(path).unflatten(0, (motions.count, len(steps)))
+    center, around = values[:, :1], values[:, 1:].unflatten(1, (len(sizes), len(OFFSETS)))
+    numbers = torch.stack([path.status.modes.to(torch.float64), path.status.impacts.to(torch.float64)])
+    numbers = numbers.unflatten(-1, (motions.count, len(steps)))
+    changed = (numbers != numbers[..., :1]).any(0).any(0)[:, 1:].unflatten(1, (len(sizes), len(OFFSETS)))
+    same = ~changed.any(-1) & path.status.finite.all(0).unflatten(0, (motions.count, len(steps))).all(-1)[:, None]
+    found, clean = [], []
+    for k, size in enumerate(sizes):
+        plus, minus, plus2, minus2 = around[:, k].unbind(1)
+        found.append(extrapolate(slopes([plus, minus, plus2, minus2], size)))
+        if k == 0:
+            continue
+        scale = found[k].norm(dim=1).clamp(min=LEAST)
+        agree = (found[k] - found[k - 1]).norm(dim=1) < DOUBLE.agree * scale
+        right_side = (4.0 * plus - plus2 - 3.0 * center[:, 0]) / (2.0 * size)
+        left_side = (3.0 * center[:, 0] - 4.0 * minus + minus2) / (2.0 * size)
+        agree &= (right_side - left_side).norm(dim=1) < DOUBLE.sides * scale
+        clean.append(agree & same[:, k] & same[:, k - 1])
+    return center[:, 0], torch.stack(found[1:]), torch.stack(clean)

@@ -1,0 +1,123 @@
+"""One task, in a process of its own: python -m benchmarks.campaign.work TASK, where TASK is JSON. Prints JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from . import bits, energy, gradients, reproductions
+from .draw import Draw
+from .families import FAMILIES
+from .gradients import Functional, judge
+from .motions import draw_motions
+
+BATCH = 64  # motions of a world
+BIG = 8  # of a big world
+WORST = 5  # reproductions of a task
+
+
+@dataclass(frozen=True)
+class Task:
+    """part: gradients, energy or bits. family: its place in FAMILIES. number: of the task, of those that are alike.
+    count: motions, worlds or batches."""
+
+    part: str
+    family: int
+    number: int
+    count: int
+    seed: int
+
+    def draw(self, world: int) -> Draw:
+        """The random numbers of one of the task's worlds."""
+        return Draw(self.seed, sorted(PARTS).index(self.part), self.family, self.number, world)
+
+
+def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
+    """Counts of the outcomes, and of the motions that touch something; what is wrong."""
+    family, counts, wrong = FAMILIES[task.family], Counter[str](), list[dict[str, Any]]()
+    left, world, size = task.count, 0, BIG if FAMILIES[task.family].sparse else BATCH
+    while left > 0 and world < 10 * (task.count // size + 1):
+        draw = task.draw(world)
+        motions = draw_motions(family, min(left, size), draw)
+        world, left = world + 1, left - motions.count
+        if not motions.count:
+            continue
+        functional = Functional.random(motions, draw)
+        judgement = judge(functional)
+        outcomes = judgement.outcomes()
+        for k in [k for k, outcome in enumerate(outcomes) if outcome == gradients.WRONG]:
+            again = judge(functional.some([k]), gradients.MORE_SIZES)  # a second look, with differences of more sizes
+            outcomes[k] = again.outcomes()[0]
+            if outcomes[k] == gradients.WRONG:
+                what: dict[str, Any] = {
+                    "world": world - 1,
+                    "motion": k,
+                    "steps": motions.steps,
+                    "error": float(again.error),
+                }
+                if len(wrong) < WORST:
+                    what["folder"] = reproductions.save(folder, asdict(task) | what, functional.some([k]))
+                wrong.append(what)
+        counts.update(outcomes)
+        counts["touching"] += int(judgement.touching.sum())
+    return {"counts": counts, "wrong": wrong}
+
+
+def try_energy(task: Task, folder: Path) -> dict[str, Any]:
+    """Worlds, and those that gain energy."""
+    family, worst, wrong, worlds = FAMILIES[task.family], -1.0, list[dict[str, Any]](), 0
+    left, world, size = task.count, 0, BIG
+    while left > 0 and world < 10 * (task.count // size + 1):
+        draw = task.draw(world)
+        motions = energy.draw_worlds(family, min(left, size), draw)
+        world, left, worlds = world + 1, left - motions.count, worlds + motions.count
+        if not motions.count:
+            continue
+        gain = energy.gains(motions)
+        worst = max(worst, float(gain.max()))
+        for k in (gain > energy.GAIN[family.dtype]).nonzero()[:, 0].tolist():
+            what: dict[str, Any] = {"world": world - 1, "motion": k, "steps": motions.steps, "gain": float(gain[k])}
+            if len(wrong) < WORST:
+                functional = Functional.random(motions.some([k]), draw)
+                what["folder"] = reproductions.save(folder, asdict(task) | what, functional)
+            wrong.append(what)
+    return {"counts": {"worlds": worlds, "gains": len(wrong)}, "worst": worst, "wrong": wrong}
+
+
+def try_bits(task: Task, folder: Path) -> dict[str, Any]:
+    """Comparisons, and those in which bits differ."""
+    counts, wrong = Counter[str](), list[dict[str, Any]]()
+    for world in range(task.count):
+        found = bits.differing(FAMILIES[task.family], task.draw(world))
+        counts["comparisons"] += len(found)
+        for name, different in found.items():
+            if different:
+                counts["different"] += 1
+                wrong.append({"world": world, "comparison": name, "results": different})
+    return {"counts": counts, "wrong": wrong}
+
+
+PARTS: dict[str, Callable[[Task, Path], dict[str, Any]]] = {
+    "gradients": try_gradients, "energy": try_energy, "bits": try_bits,
+}  # fmt: skip
+
+
+def main() -> None:
+    given = json.loads(sys.argv[1])
+    folder, task = Path(given.pop("folder")), Task(**given)
+    torch.set_num_threads(1)
+    began = time.perf_counter()
+    result = PARTS[task.part](task, folder)
+    print(json.dumps(asdict(task) | result | {"seconds": time.perf_counter() - began}))
+
+
+if __name__ == "__main__":
+    main()
