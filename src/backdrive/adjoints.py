@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .model import checks
 from .schema.signatures import RolloutSettings
 
 
@@ -19,7 +20,7 @@ class Checkpoint:
     every: int
 
     def __post_init__(self) -> None:
-        require_count("Checkpoint(every=...)", self.every)
+        object.__setattr__(self, "every", checks.integer(self.every, "Checkpoint(every=...)"))
 
     def settings(self, steps: int) -> RolloutSettings:
         return RolloutSettings(steps, every=min(self.every, steps))
@@ -35,7 +36,7 @@ class Truncated:
     steps: int
 
     def __post_init__(self) -> None:
-        require_count("Truncated(steps)", self.steps)
+        object.__setattr__(self, "steps", checks.integer(self.steps, "Truncated(steps)"))
 
     def settings(self, steps: int) -> RolloutSettings:
         return RolloutSettings(steps, truncate=self.steps)
@@ -47,8 +48,3 @@ def rollout_settings(adjoint: Checkpoint | Truncated | None, steps: int) -> Roll
     if not isinstance(adjoint, Checkpoint | Truncated):
         raise TypeError(f"adjoint must be Checkpoint(every) or Truncated(steps), got {adjoint!r}")
     return adjoint.settings(steps)
-
-
-def require_count(name: str, n: object) -> None:
-    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
-        raise ValueError(f"{name} must be an integer >= 1, got {n!r}")

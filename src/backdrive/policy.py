@@ -50,8 +50,7 @@ class MLP(nn.Module):
         generator: torch.Generator | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        whole = all(isinstance(n, int) and not isinstance(n, bool) and n > 0 for n in sizes)
-        if len(sizes) < 2 or not whole:
+        if len(sizes) < 2:
             raise ValueError(f"sizes must be two or more integers >= 1, (observations, ..., controls), got {sizes!r}")
         for name, value, known in (("activation", activation, ACTIVATIONS), ("output", output, OUTPUTS)):
             if value not in known:
@@ -60,7 +59,8 @@ class MLP(nn.Module):
             raise ValueError(f"compiled must be True, False or 'auto', got {compiled!r}")
         if dtype not in (torch.float64, torch.float32):
             raise TypeError(f"dtype must be torch.float64 or torch.float32, got {dtype}")
-        self.sizes, self.activation, self.output, self.bias = tuple(sizes), activation, output, bool(bias)
+        sizes = tuple(checks.integer(n, "each of the sizes") for n in sizes)
+        self.sizes, self.activation, self.output, self.bias = sizes, activation, output, bool(bias)
         self.sensors = tuple(tuple(sensor) if isinstance(sensor, list) else sensor for sensor in sensors)
         self.compiled = compiled
         self.layers = nn.ModuleList(

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 
-from .adjoints import Checkpoint, Truncated, require_count, rollout_settings
-from .model import Model, State
+from .adjoints import Checkpoint, Truncated, rollout_settings
+from .model import Model, State, checks
 from .physics import integrators, solvers
 from .physics.integrators import Integrator, SemiImplicitEuler
 from .physics.scheme import RigidContact, Scheme
@@ -96,8 +97,9 @@ class Simulator(nn.Module):
             solvers.check(solver)
         settings.check()
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
-        self.pyramid, self.bounce_threshold = pyramid, bounce_threshold
-        self.threads, self.specialize, self.nonfinite = threads, specialize, nonfinite
+        self.pyramid, self.bounce_threshold = operator.index(pyramid), bounce_threshold
+        self.threads = None if threads is None else operator.index(threads)
+        self.specialize, self.nonfinite = specialize, nonfinite
         self.impacts = settings.choose_impacts(model)
         self.sparse = settings.choose_sparse(model, self.impacts)
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
@@ -236,7 +238,7 @@ class Simulator(nn.Module):
         """
         call, model = Call(self._program, state, parameters), self.model
         steps = call.length("controls", controls)
-        require_count("steps", steps)
+        checks.integer(steps, "steps")
         with torch.no_grad():
             given = {"controls": call.controls(controls, steps)}
             given["gains"] = call.tensor("gains", gains, (model.nu, 2 * model.nv), steps).flatten(-2)
@@ -332,7 +334,7 @@ def _length(call: Call, given: RolloutArguments) -> int:
         if not lengths:
             raise ValueError("rollout needs controls [T, B, nu], wrenches [T, B, nbody, k], or steps=T")
         steps = next(iter(lengths.values()))
-    require_count("steps", steps)
+    steps = checks.integer(steps, "steps")
     for name, length in lengths.items():
         if length != steps:
             raise ValueError(f"{name} are for {length} steps, but the rollout is of {steps}")

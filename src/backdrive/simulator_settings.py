@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import torch
 
-from .adjoints import require_count
-from .model import Model
+from .model import Model, checks
 from .physics.kernels import has_restitution
 
 IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exact
@@ -44,13 +43,13 @@ class SimulatorSettings:
         _require_choice("impacts", self.impacts)
         if self.impacts is True and self.dtype != torch.float64:
             raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {self.dtype}")
-        if isinstance(pyramid, bool) or not isinstance(pyramid, int) or pyramid < 4 or pyramid % 2:
+        if checks.integer(pyramid, "pyramid", 4) % 2:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
         number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
         if not number or not threshold >= 0:  # nor NaN
             raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {threshold!r}")
         if self.threads is not None:
-            require_count("threads", self.threads)
+            checks.integer(self.threads, "threads")
         _require_choice("specialize", self.specialize)
         if self.nonfinite not in ("raise", "mark"):
             raise ValueError(f"nonfinite must be 'raise' or 'mark', got {self.nonfinite!r}")

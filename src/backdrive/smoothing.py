@@ -15,6 +15,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from .model import checks
+
 
 def smoothed(
     function: Callable[[Tensor], Tensor], x: Tensor, sigma: float | Tensor, *, samples: int,
@@ -33,7 +35,7 @@ def smoothed(
 
     With order=0, other tensors that the function depends on get the mean of the samples' gradients, as with order=1.
     """
-    _check(x, samples, generator, order)
+    samples = _check(x, samples, generator, order)
     sigma = _deviation(sigma, x)
     noise = torch.randn((samples, *x.shape), generator=generator, dtype=x.dtype).to(x.device)
     values = function((x if order == 1 else x.detach()) + sigma * noise)
@@ -60,13 +62,13 @@ def _deviation(sigma: float | Tensor, x: Tensor) -> Tensor:
     return value
 
 
-def _check(x: Tensor, samples: int, generator: torch.Generator, order: int) -> None:
+def _check(x: Tensor, samples: int, generator: torch.Generator, order: int) -> int:
+    """The number of samples."""
     if not isinstance(x, Tensor) or not x.is_floating_point():
         raise TypeError(f"x must be a tensor of floating-point numbers, got {getattr(x, 'dtype', type(x).__name__)}")
     if isinstance(order, bool) or order not in (0, 1):
         raise ValueError(f"order must be 1 (mean of gradients) or 0 (from values alone), got {order!r}")
-    least = 2 if order == 0 else 1
-    if isinstance(samples, bool) or not isinstance(samples, int) or samples < least:
-        raise ValueError(f"samples must be a whole number >= {least} for order={order}, got {samples!r}")
+    count = checks.integer(samples, f"samples (with order={order})", 2 if order == 0 else 1)
     if not isinstance(generator, torch.Generator):
         raise TypeError(f"generator must be a torch.Generator, got {type(generator).__name__}")
+    return count

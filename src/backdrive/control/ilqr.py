@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import PlanningProblem, Solution, whole_number
+from .problem import PlanningProblem, Solution
 from .result import Outcome
 from .riccati import Policy, backward
 
@@ -48,7 +48,7 @@ class ILQR:
     step_sizes: tuple[float, ...] = tuple(0.5**k for k in range(11))
 
     def __post_init__(self) -> None:
-        whole_number("max_iterations", self.max_iterations)
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
         checks.number(self.tolerance, "tolerance", low=0.0)
         checks.number(self.least_regularization, "least_regularization", low=0.0, strict=True)
         checks.number(self.most_regularization, "most_regularization", low=self.least_regularization, strict=True)

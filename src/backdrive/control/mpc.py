@@ -8,11 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..model import checks
 from .costs import Cost
 from .dynamics import as_dynamics
 from .ilqr import ILQR
 from .planning import optimize
-from .problem import Method, whole_number
+from .problem import Method
 from .result import Outcome, Plan
 
 
@@ -33,10 +34,10 @@ class MPC:
         generator: torch.Generator | None = None,
     ) -> None:  # fmt: skip
         self.dynamics, self.cost, self.limits = as_dynamics(dynamics), cost, limits
-        self.horizon = whole_number("horizon", horizon)
+        self.horizon = checks.integer(horizon, "horizon")
         self.method: Method = ILQR(max_iterations=10) if method is None else method
         self.generator = generator
-        if controls is not None and (not isinstance(controls, Tensor) or len(controls) != horizon):
+        if controls is not None and (not isinstance(controls, Tensor) or len(controls) != self.horizon):
             raise ValueError(f"controls must be [{horizon}, nu] or [{horizon}, B, nu]: one row for every step")
         known = [n for n in (nu, self.dynamics.nu, None if controls is None else controls.shape[-1]) if n is not None]
         if not known:

@@ -62,9 +62,3 @@ class Method(Protocol):
 
     def solve(self, problem: PlanningProblem, controls: Tensor) -> Solution:
         """Improve these controls [T, B, nu], which are within the limits."""
-
-
-def whole_number(name: str, n: object, least: int = 1) -> int:
-    if isinstance(n, bool) or not isinstance(n, int) or n < least:
-        raise ValueError(f"{name} must be a whole number >= {least}, got {n!r}")
-    return n

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import PlanningProblem, Solution, whole_number
+from .problem import PlanningProblem, Solution
 from .result import Outcome
 
 
@@ -27,8 +27,8 @@ class MPPI:
     temperature: float = 0.2
 
     def __post_init__(self) -> None:
-        whole_number("max_iterations", self.max_iterations)
-        whole_number("samples", self.samples, least=2)
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
+        object.__setattr__(self, "samples", checks.integer(self.samples, "samples", 2))
         _require_noise(self.noise)
         checks.number(self.temperature, "temperature", low=0.0, strict=True)
 
@@ -65,8 +65,8 @@ class CEM:
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        whole_number("max_iterations", self.max_iterations)
-        whole_number("samples", self.samples, least=2)
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
+        object.__setattr__(self, "samples", checks.integer(self.samples, "samples", 2))
         _require_noise(self.noise)
         if not 0 < checks.number(self.elite, "elite") <= 1:
             raise ValueError(f"elite must be a part above 0 and up to 1, got {self.elite!r}")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
-from .problem import PlanningProblem, Solution, whole_number
+from .problem import PlanningProblem, Solution
 from .result import Outcome
 
 HALVINGS = 25  # Step sizes that a line search tries, at most.
@@ -35,8 +35,8 @@ class Shooting:
     def __post_init__(self) -> None:
         if self.optimizer not in ("lbfgs", "adam"):
             raise ValueError(f"optimizer must be 'lbfgs' or 'adam', got {self.optimizer!r}")
-        whole_number("max_iterations", self.max_iterations)
-        whole_number("memory", self.memory)
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
+        object.__setattr__(self, "memory", checks.integer(self.memory, "memory"))
         checks.number(self.tolerance, "tolerance", low=0.0)
         checks.number(self.rate, "rate", low=0.0, strict=True)
 

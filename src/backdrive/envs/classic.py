@@ -8,7 +8,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..model import Box, Hinge, Scene, Slider, State
+from ..model import Box, Hinge, Scene, Slider, State, checks
 from .task import Random, Task, scattered
 
 
@@ -93,8 +93,7 @@ def n_link_pendulum(links: int = 3) -> Task:
     hanging), rates of the hinges. Initial state: hanging, angles and rates uniform in ± 0.05. Reward: -(distance of the
     tip from the highest point, m)². No termination.
     """
-    if isinstance(links, bool) or not isinstance(links, int) or links < 1:
-        raise ValueError(f"links must be an integer >= 1, got {links!r}")
+    links = checks.integer(links, "links")
     length, mass = 0.5, 0.5
     scene = Scene(dim=2)
     above = None

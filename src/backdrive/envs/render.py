@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model import Box, Capsule, Convex, Cylinder, HalfSpace, Model, Sphere, State
+from ..model import Box, Capsule, Convex, Cylinder, HalfSpace, Model, Sphere, State, checks
 from ..simulator import Simulator
 from .task import Task
 
@@ -27,8 +27,7 @@ class Picture:
 
     def __init__(self, simulator: Simulator, task: Task, width: int, height: int) -> None:
         for name, pixels in (("width", width), ("height", height)):
-            if isinstance(pixels, bool) or not isinstance(pixels, int) or pixels < 1:
-                raise ValueError(f"{name} must be a number of pixels >= 1, got {pixels!r}")
+            checks.integer(pixels, f"{name} in pixels")
         self._painter = (PlanarPainter if task.model.dim == 2 else SpatialPainter)(simulator, task, width, height)
 
     def of(self, state: State, environment: int) -> Array:

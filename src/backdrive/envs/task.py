@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ..model import Model, State
+from ..model import Model, State, checks
 
 Random = np.random.Generator
 
@@ -66,8 +66,8 @@ class Task:
     def __post_init__(self) -> None:
         if not isinstance(self.model, Model):
             raise TypeError(f"task {self.name!r}: model must be a backdrive Model, got {type(self.model).__name__}")
-        if isinstance(self.frame_skip, bool) or not isinstance(self.frame_skip, int) or self.frame_skip < 1:
-            raise ValueError(f"task {self.name!r}: frame_skip must be an integer >= 1, got {self.frame_skip!r}")
+        skip = checks.integer(self.frame_skip, f"task {self.name!r}: frame_skip")
+        object.__setattr__(self, "frame_skip", skip)
         size = self.model.nu if self.action_size is None else self.action_size
         for name in ("action_low", "action_high"):
             limit = np.broadcast_to(np.asarray(getattr(self, name), np.float64), (size,)).copy()

@@ -11,7 +11,7 @@ from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
 
-from ..model import State
+from ..model import State, checks
 from ..simulator import Solver
 from .batch import Batch, checked_dtype, put
 from .render import Picture
@@ -45,8 +45,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         dtype: torch.dtype | str = torch.float64, threads: int | None = None, solver: Solver | None = None,
         width: int = 480, height: int = 480, **options: Any,
     ) -> None:  # fmt: skip
-        if isinstance(num_envs, bool) or not isinstance(num_envs, int) or num_envs < 1:
-            raise ValueError(f"num_envs must be an integer >= 1, got {num_envs!r}")
+        num_envs = checks.integer(num_envs, "num_envs")
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode must be None or 'rgb_array', got {render_mode!r}")
         self.task = find(task, options)

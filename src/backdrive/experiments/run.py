@@ -16,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..model import checks
+
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
 """Called with the name of an activity, the amount done, and the total amount."""
@@ -43,8 +45,7 @@ class Run:
 
     def __post_init__(self) -> None:
         self.out = Path(self.out)
-        if isinstance(self.seed, bool) or not isinstance(self.seed, int) or self.seed < 0:
-            raise ValueError(f"seed must be a whole number >= 0, got {self.seed!r}")
+        self.seed = checks.integer(self.seed, "seed", 0)
         if self.out.exists() and not self.out.is_dir():
             raise NotADirectoryError(f"the results folder {self.out} is a file")
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import time
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from ..model import State
+from ..model import State, checks
 from ..progress import bar
 from ..simulator import Simulator
 from ..threads import one_torch_thread
@@ -17,7 +19,7 @@ from .check import GradientCheck
 from .observations import Channels, Observations, observations_of
 from .optimizers import FitRecord, LevenbergMarquardt, Optimizer, Outcome, TorchOptimizer
 from .problem import FitProblem, windows_of
-from .result import Fit, History, Uncertainty
+from .result import Fit, History, Uncertainty, misfit_warning, significant
 from .sensitivity import jacobian
 from .unknowns import Derive, Unknowns, Wanted, as_parameters
 
@@ -64,8 +66,7 @@ def fit(
         raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
     if simulator.dtype != torch.float64:
         raise TypeError("fit needs a simulator of dtype torch.float64: float32 cannot resolve small differences")
-    if isinstance(starts, bool) or not isinstance(starts, int) or starts < 1:
-        raise ValueError(f"starts must be a whole number >= 1, got {starts!r}")
+    starts = checks.integer(starts, "starts")
     method = _method(optimizer)
     model = simulator.model
     state = _state(simulator, state)
@@ -104,7 +105,7 @@ def _result(
     best = int(losses.argmin())
     values = unknowns.values(z)
     size = len(unknowns)
-    uncertainty = Uncertainty(
+    uncertainty = by_residuals = Uncertainty(
         torch.full((size,), torch.inf, dtype=torch.float64),
         torch.full((size, size), torch.inf, dtype=torch.float64),
         torch.stack([unknowns.low, unknowns.high], -1),
@@ -114,17 +115,24 @@ def _result(
             path = problem.simulate(z[best : best + 1])
             residuals = problem.residuals(path)[0]
         J = jacobian(problem, z[best : best + 1], path)[0]
-        uncertainty = Uncertainty.of(unknowns, z[best], J, residuals, noise_known)
+        uncertainty, by_residuals = (
+            Uncertainty.of(unknowns, z[best], J, residuals, known) for known in (noise_known, False)
+        )
     history = History(
         torch.tensor(record.updates), torch.tensor(record.window, dtype=torch.float64),
         unknowns.values(torch.stack(record.z)), torch.stack(record.loss),
     )  # fmt: skip
     freedom = max(problem.count - size, 1)
+    square = float(losses[best]) * problem.count
+    noise = math.sqrt(square / freedom)
+    misfit = noise_known and math.isfinite(noise) and problem.count > size and significant(square, freedom)
+    if misfit:
+        warnings.warn(misfit_warning(noise), RuntimeWarning, stacklevel=3)
     return Fit(
         unknowns.labels, unknowns.units, values[best], uncertainty.std, uncertainty.covariance, uncertainty.interval,
-        outcomes[best], float(losses[best]), float((losses[best] * problem.count / freedom).sqrt()), noise_known,
-        problem.count, best, values, losses, outcomes, history, time.perf_counter() - began, checked,
-        _unknowns=unknowns, _z=z[best],
+        outcomes[best], float(losses[best]), noise, noise_known,
+        problem.count, best, values, losses, outcomes, history, time.perf_counter() - began, checked, misfit,
+        "given" if noise_known else "residuals", _unknowns=unknowns, _z=z[best], _by_residuals=by_residuals,
     )  # fmt: skip
 
 

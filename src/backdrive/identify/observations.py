@@ -44,8 +44,7 @@ class Observations:
         """
         if not isinstance(path, Trajectory):
             raise TypeError(f"path must be a Trajectory (of Simulator.rollout), got {type(path).__name__}")
-        if isinstance(every, bool) or not isinstance(every, int) or every < 1:
-            raise ValueError(f"every must be a whole number >= 1, got {every!r}")
+        every = checks.integer(every, "every")
         model = path._simulator.model
         bodies = model.bodies if bodies is None else bodies
         position = {body: path.position(body).detach()[::every].to(torch.float64) for body in bodies}

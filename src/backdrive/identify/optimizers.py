@@ -92,8 +92,7 @@ class _LeastSquares:
     tolerance: float = 1e-4
 
     def __post_init__(self) -> None:
-        if isinstance(self.max_iterations, bool) or not isinstance(self.max_iterations, int) or self.max_iterations < 1:
-            raise ValueError(f"max_iterations must be a whole number >= 1, got {self.max_iterations!r}")
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
         checks.number(self.max_step, "max_step", low=0.0, strict=True)
         checks.number(self.tolerance, "tolerance", low=0.0, strict=True)
 
@@ -271,6 +270,7 @@ class GradientDescent:
     max_iterations: int = 100
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
         checks.number(self.rate, "rate", low=0.0, strict=True)
         if self.clip is not None:
             checks.number(self.clip, "clip", low=0.0, strict=True)
@@ -290,6 +290,9 @@ class TorchOptimizer:
 
     make: Callable[[list[Tensor]], torch.optim.Optimizer]
     max_iterations: int = 200
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "max_iterations", checks.integer(self.max_iterations, "max_iterations"))
 
     def minimize(
         self, problem: FitProblem, z: Tensor, record: FitRecord, thorough: bool

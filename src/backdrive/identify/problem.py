@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ..model import State
+from ..model import State, checks
 from ..simulator import Simulator
 from ..trajectory import Trajectory
 from .observations import Channels
@@ -110,15 +110,15 @@ class FitProblem:
 def windows_of(problem: FitProblem, windows: object) -> Iterator[FitProblem]:
     """Problems with growing parts of the observations, the last one with all of them; see `fit`."""
     end = float(problem.channels.time[-1])
-    if isinstance(windows, int) and not isinstance(windows, bool):
-        if windows < 1:
-            raise ValueError(f"windows must be a number >= 1 or times in s, got {windows}")
-        times = [end * (k + 1) / windows for k in range(windows)]
+    try:
+        times = [] if isinstance(windows, str) else [float(t) for t in windows]  # type: ignore[attr-defined]
+        several = True
+    except TypeError:  # not iterable: one number
+        several = False
+    if not several:
+        count = checks.integer(windows, "windows, if not times in s,")
+        times = [end * (k + 1) / count for k in range(count)]
     else:
-        try:
-            times = [float(t) for t in windows]  # type: ignore[attr-defined]
-        except (TypeError, ValueError) as error:
-            raise TypeError(f"windows must be a number >= 1 or times in s, got {windows!r}") from error
         if not times or any(b <= a for a, b in itertools.pairwise(times)) or not times[0] > 0:
             raise ValueError(f"windows must be increasing times > 0, in s, got {windows!r}")
         times = [t for t in times if t < end] + [end]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,6 +43,9 @@ class Fit:
     noise. noise: standard deviation of the residuals, in units of the given noise, or of the observations if no noise
     was given. observed: number of observed values. start: number of the best start. values [S, P], losses [S],
     outcomes: of all starts. check: the comparison of derivatives with differences, if requested.
+
+    noise_used: "given" or "residuals", the noise that std, covariance and interval are for. misfit: the residuals are
+    larger than the given noise explains (once in a thousand fits by chance, if the model is right): see `widened`.
     """
 
     labels: list[str]
@@ -63,8 +66,21 @@ class Fit:
     history: History
     seconds: float
     check: GradientCheck | None = None
+    misfit: bool = False
+    noise_used: str = "residuals"
     _unknowns: Unknowns = field(repr=False, kw_only=True)
     _z: Tensor = field(repr=False, kw_only=True)
+    _by_residuals: Uncertainty = field(repr=False, kw_only=True)
+
+    def widened(self) -> Fit:
+        """The same fit, with the uncertainty that follows from its residuals, not from the given noise.
+
+        It is the better choice if the noise was underestimated. If the model is wrong, no interval means much.
+        """
+        wide = self._by_residuals
+        return replace(
+            self, std=wide.std, covariance=wide.covariance, interval=wide.interval, noise_used="residuals"
+        )  # fmt: skip
 
     @property
     def updates(self) -> int:
@@ -96,6 +112,11 @@ class Fit:
         for row in rows:
             cells = [row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in (1, 2, 3)), row[4]]
             lines.append("  ".join(cells).rstrip())
+        if self.noise_known:
+            origin = "the given noise" if self.noise_used == "given" else "the residuals, not from the given noise"
+            lines.append(f"the uncertainty follows from {origin}")
+        if self.misfit:
+            lines.append(misfit_warning(self.noise))
         if not bool(torch.isfinite(self.std).all()):
             lines.append("infinite std: the observations do not tell these values, or not apart from each other")
         if self.check is not None:
@@ -154,17 +175,19 @@ class Uncertainty:
         covariance_z, identifiable = _inverse(J.mT @ J)
         std_z = (variance * covariance_z.diagonal()).sqrt()
         std_z = torch.where(identifiable, std_z, torch.full_like(std_z, torch.inf))
-        slope = unknowns.slopes(z)
-        covariance = variance * covariance_z * slope.unsqueeze(0) * slope.unsqueeze(1)
+        D = unknowns.jacobian(z)
+        covariance = variance * (D @ covariance_z @ D.T)
+        known = ~((D != 0.0) & ~identifiable).any(1)  # of no unidentifiable free number
+        std = torch.where(known, covariance.diagonal().clamp_min(0.0).sqrt(), torch.inf)
         ends = torch.stack([z - width * std_z, z + width * std_z])
-        finite = unknowns.values(torch.nan_to_num(ends, posinf=1e300, neginf=-1e300))
-        interval = torch.where(torch.isinf(ends), _open_ends(unknowns, ends), finite).sort(0).values.T
-        return cls(slope.abs() * std_z, covariance, interval)
-
-
-def _open_ends(unknowns: Unknowns, ends: Tensor) -> Tensor:
-    """The bounds, for ends of intervals that are infinite in z."""
-    return torch.where(ends < 0, unknowns.low, unknowns.high)
+        mapped = unknowns.values(torch.nan_to_num(ends, posinf=1e300, neginf=-1e300))
+        x = unknowns.values(z)
+        linear = torch.stack([x - width * std, x + width * std])
+        infinite = torch.isinf(torch.where(unknowns.alone, ends, linear))
+        bounds = torch.stack([unknowns.low, unknowns.high])
+        finite = torch.where(unknowns.alone, mapped, torch.clamp(linear, unknowns.low, unknowns.high))
+        interval = torch.where(infinite, bounds, finite).sort(0).values.T
+        return cls(std, covariance, interval)
 
 
 def _inverse(H: Tensor) -> tuple[Tensor, Tensor]:
@@ -177,6 +200,23 @@ def _inverse(H: Tensor) -> tuple[Tensor, Tensor]:
     inverse = (vectors[:, kept] / values[kept]) @ vectors[:, kept].T / (scale.unsqueeze(0) * scale.unsqueeze(1))
     lost = vectors[:, ~kept].square().sum(1) > 1e-6
     return inverse, felt & ~lost
+
+
+def misfit_warning(noise: float) -> str:
+    return (
+        f"the residuals are {noise:.3g} times the given noise: the noise is larger than given, or the model is wrong; "
+        "intervals from the given noise are too narrow (widened() has those from the residuals)"
+    )
+
+
+def significant(loss: float, freedom: int) -> bool:
+    """Whether the sum of squares of residuals in units of their noise, loss, is too large for chance (p < 0.001).
+
+    It has a χ² distribution with `freedom` degrees of freedom, whose quantile is that of Wilson and Hilferty.
+    """
+    deviations = 3.0902  # of the normal distribution, for p = 0.001
+    part = 2.0 / (9.0 * freedom)
+    return loss > freedom * (1.0 - part + deviations * math.sqrt(part)) ** 3
 
 
 def student_width(freedom: int) -> float:

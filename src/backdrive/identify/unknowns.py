@@ -1,11 +1,6 @@
 """The unknowns: parameters to be learned, as functions of free numbers that an optimiser may move anywhere.
 
-An unknown x with bounds is a function of a free number z:
-
-    no bounds  x = z        above a      x = a + exp z
-    below b    x = b - exp z        between    x = a + (b - a) / (1 + exp -z)
-
-so no optimiser can make a mass negative, and a step in z changes a mass by a ratio.
+The functions are in `transforms`.
 """
 
 from __future__ import annotations
@@ -19,11 +14,11 @@ import torch
 from torch import Tensor
 
 from ..model import Model, State, checks
+from ..model.assemble import possible_inertias
 from ..model.parameters import ParameterInfo
+from ..model.ranges import FINITE
+from .transforms import Bounded, PhysicalInertia, Transform
 
-POSITIVE = (
-    "mass", "stiffness", "damping", "armature", "friction", "joint_friction", "softness", "size",
-)  # fmt: skip
 SHARED = ("equal", "total")
 START = ("q0", "v0")  # Names of the initial state.
 
@@ -37,7 +32,7 @@ class Learn:
     start: initial value: a number for all rows, [n] one per row, or [S] and [S, n] for several starts (with `shared`, n
         is 1); None: the model's value.
     bounds: (low, high), None for an open end; "physical": the values that are possible (positive mass, restitution
-        between 0 and 1); None: no bounds, also for impossible values.
+        between 0 and 1, an inertia that some distribution of mass has); None: no bounds, also for impossible values.
     shared: None: one unknown per row. "equal": one unknown, the value of all rows. "total": one unknown, the sum of the
         rows, whose proportions are those of the model.
     scale_inertia: for a mass: scale the body's inertia with it (known shape, unknown density). Ignored if the inertia
@@ -79,11 +74,13 @@ class Unknowns:
             at += group.size
         self.labels = [label for group in self.groups for label in group.labels]
         self.units = [group.unit for group in self.groups for _ in group.labels]
-        self.low, self.high = (torch.cat([getattr(g, end) for g in self.groups]) for end in ("low", "high"))
+        self.low, self.high = (torch.cat([getattr(g.transform, end) for g in self.groups]) for end in ("low", "high"))
         self.possible_low = torch.cat([g.possible[0] for g in self.groups])
         self.possible_high = torch.cat([g.possible[1] for g in self.groups])
-        self.relative = torch.isfinite(self.low) | torch.isfinite(self.high)
+        self.relative = torch.cat([g.transform.relative for g in self.groups])
         """Which free numbers are exponents (of bounded unknowns), and thus comparable with each other; bool [P]."""
+        self.alone = torch.tensor([g.transform.alone for g in self.groups for _ in g.labels])
+        """Which unknowns depend on their own free number only; bool [P]."""
         self.learns_start = any(group.name in START for group in self.groups)
 
     def __len__(self) -> int:
@@ -127,39 +124,34 @@ class Unknowns:
                 if not self.low[i] < value < self.high[i]:
                     inside = f"between {self.low[i]:g} and {self.high[i]:g}"
                     raise ValueError(f"{label} must start {inside}, not at {value:g}")
+        impossible = torch.nonzero(~torch.isfinite(self.free(x)).all(0)).flatten().tolist()
+        if impossible:
+            raise ValueError(
+                f"{self.labels[impossible[0]]} must start at the inertia of a body with a volume: positive definite, "
+                "with its largest principal moment below the sum of the other two; give start="
+            )
 
     def values(self, z: Tensor) -> Tensor:
         """The unknowns x [..., P] for free numbers z [..., P]."""
-        low, high = self.low, self.high
-        from_low, from_high = torch.isfinite(low), torch.isfinite(high)
-        finite_low = torch.where(from_low, low, torch.zeros_like(low))
-        finite_high = torch.where(from_high, high, torch.zeros_like(high))
-        both, either = from_low & from_high, from_low | from_high
-        exp = torch.exp(torch.where(either & ~both, z, torch.zeros_like(z)))
-        inside = finite_low + (finite_high - finite_low) * torch.sigmoid(z)
-        one_end = torch.where(from_low, finite_low + exp, finite_high - exp)
-        return torch.where(both, inside, torch.where(either, one_end, z))
+        return torch.cat([g.transform.values(z[..., g.columns]) for g in self.groups], -1)
 
     def free(self, x: Tensor) -> Tensor:
-        """The free numbers z [..., P] for unknowns x [..., P] between the bounds."""
-        low, high = self.low, self.high
-        from_low, from_high = torch.isfinite(low), torch.isfinite(high)
-        one = torch.ones_like(x)
-        above = torch.where(from_low, x - low, one)
-        below = torch.where(from_high, high - x, one)
-        ends = torch.where(from_low & from_high, above.log() - below.log(), torch.where(from_low, above, below).log())
-        return torch.where(from_low | from_high, ends, x)
+        """The free numbers z [..., P] for possible unknowns x [..., P]."""
+        return torch.cat([g.transform.free(x[..., g.columns]) for g in self.groups], -1)
 
-    def slopes(self, z: Tensor) -> Tensor:
-        """dx/dz, [..., P]."""
-        z = z.detach().requires_grad_()
-        with torch.enable_grad():
-            return torch.autograd.grad(self.values(z).sum(), z)[0]
+    def jacobian(self, z: Tensor) -> Tensor:
+        """∂x/∂z [P, P], for z [P]."""
+        return torch.func.jacrev(self.values)(z)
 
     def possible(self, z: Tensor) -> Tensor:
         """Whether z [S, P] is physically possible: bool [S]."""
         x = self.values(z)
-        return (torch.isfinite(x) & (x > self.possible_low) & (x <= self.possible_high)).all(-1)
+        fine = (torch.isfinite(x) & (x > self.possible_low) & (x <= self.possible_high)).all(-1)
+        for group in self.groups:
+            if group.name == "inertia" and self.model.dim == 3 and bool(fine.any()):
+                inertia = group.write(x, self._current("inertia"))[:, group.bodies_learned]
+                fine = fine & torch.stack(possible_inertias(inertia)).all(0).all(-1)
+        return fine
 
     def parameters(self, z: Tensor) -> dict[str, Tensor]:
         """Parameters for `Simulator.rollout`, [S, *shape] each, for z [S, P]: learned, given, and derived ones."""
@@ -238,8 +230,11 @@ class _Group:
             self.weights, self.labels, values = _share(item, info, rows, width, values)
         self.columns = torch.arange(at, at + self.weights.shape[1])
         self.bodies = torch.tensor(rows) if item.name == "mass" and item.scale_inertia and follows else None
-        self.low, self.high = self._bounds(item, info, rows, width, model.dim)
-        self.possible = _physical(item.name, info, rows, width, model.dim, self.size)
+        self.bodies_learned = rows
+        self.possible = _physical(info, rows, width, self.size)
+        self.transform: Transform = Bounded(*self._bounds(item))
+        if item.name == "inertia" and model.dim == 3 and item.bounds == "physical":
+            self.transform = PhysicalInertia(len(rows))
         self.starts = self._starts(item, values)
 
     @property
@@ -258,14 +253,14 @@ class _Group:
         old = self.current.to(torch.float64)
         return self.write(x, old) / old
 
-    def _bounds(self, item: Learn, info: ParameterInfo, rows: list[int], width: int, dim: int) -> tuple[Tensor, Tensor]:
+    def _bounds(self, item: Learn) -> tuple[Tensor, Tensor]:
         bounds = item.bounds
         if bounds == "physical":
-            return _physical(item.name, info, rows, width, dim, self.size)
+            return self.possible
         if isinstance(bounds, str):
             raise ValueError(f"bounds of {item.name!r} must be (low, high), 'physical' or None, got {bounds!r}")
         low, high = checks.interval(bounds, f"bounds of {item.name!r}")
-        possible_low, possible_high = _physical(item.name, info, rows, width, dim, self.size)
+        possible_low, possible_high = self.possible
         if bounds is not None and (bool((low < possible_low).any()) or bool((high > possible_high).any())):
             limits = f"{float(possible_low.max()):g} and {float(possible_high.min()):g}"
             raise ValueError(f"bounds of {item.name!r} must lie between {limits}, got {bounds!r}")
@@ -345,19 +340,11 @@ def _share(
     return (values / values.sum()).unsqueeze(1), [f"total {item.name} of {few}"], values.sum()
 
 
-def _physical(
-    name: str, info: ParameterInfo, rows: list[int], width: int, dim: int, size: int
-) -> tuple[Tensor, Tensor]:
-    """The physically possible range: low and high [n]."""
-    low = torch.full((size,), -torch.inf, dtype=torch.float64)
-    high = torch.full((size,), torch.inf, dtype=torch.float64)
-    if name in POSITIVE or (name == "inertia" and dim == 2):
-        low[:] = 0.0
-        if name == "size" and size == len(rows):
-            low[[k for k, row in enumerate(rows) if info.rows[row].endswith(".offset")]] = -torch.inf
-    if name == "restitution":
-        low[:], high[:] = 0.0, 1.0
-    return low, high
+def _physical(info: ParameterInfo, rows: list[int], width: int, size: int) -> tuple[Tensor, Tensor]:
+    """The range of the parameter: low and high [n], infinite where there is none; n = 1 if the rows share a value."""
+    bounds = [info.range_of(row).bounds for row in rows for _ in range(width)]
+    low, high = torch.tensor(bounds, dtype=torch.float64).unbind(-1)
+    return (low, high) if size == len(bounds) else (low.amax(0, keepdim=True), high.amin(0, keepdim=True))
 
 
 def _start_info(model: Model, name: str) -> ParameterInfo:
@@ -372,7 +359,7 @@ def _start_info(model: Model, name: str) -> ParameterInfo:
         raise ValueError("q0 cannot be learned in a model with quaternions: their lengths have no meaning")
     none = np.zeros(0, dtype=np.int64)
     unit = "rad | m" if name == "q0" else "rad/s | m/s"
-    return ParameterInfo(name, (count,), unit, tuple(rows), none, none, none, none)
+    return ParameterInfo(name, (count,), unit, tuple(rows), (FINITE,), none, none, none, none)
 
 
 def _part(model: Model, name: str, k: int, width: int) -> str:

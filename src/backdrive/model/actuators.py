@@ -9,7 +9,7 @@ is not clipped, steps treat it as joint damping: it acts on the velocity after t
 strong it is. Whether it is clipped is decided by the velocity before the step.
 
 To add an actuator with another choice of gain and bias: a subclass of `Motor` with its fields, `kind`, `gain`, `bias`,
-`parameters`, `own_keys` and `matches`, here or in a file of its own; and its name in `ACTUATORS`.
+`parameters` with their ranges, and `matches`, here or in a file of its own; and its name in `ACTUATORS`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ..schema import layout
 from . import checks
 from .files import values
 from .files.values import Check
+from .ranges import FINITE, NOT_NEGATIVE, NOT_ZERO, POSITIVE, Range
 
 Bias = tuple[float, float, float]
 """Coefficients of 1, of the length and of the velocity."""
@@ -38,14 +39,18 @@ class RecordField(NamedTuple):
 
 
 class ActuatorParameter(NamedTuple):
-    """A parameter of actuators that users may vary and differentiate, and the numbers of the record that it sets."""
+    """A parameter of actuators that users may vary and differentiate, and the numbers of the record that it sets.
+
+    range: the values that it may have, for the constructor, scene files and parameters alike.
+    """
 
     name: str
     unit: str
     fields: tuple[RecordField, ...]
+    range: Range = FINITE
 
 
-GEAR = ActuatorParameter("gear", "1", (RecordField(layout.GEAR),))
+GEAR = ActuatorParameter("gear", "1", (RecordField(layout.GEAR),), NOT_ZERO)  # with 0, a motor would have no effect
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,7 +60,7 @@ class Motor:
     kind: ClassVar[str] = "torque"
     parameters: ClassVar[tuple[ActuatorParameter, ...]] = (GEAR,)
     own_keys: ClassVar[dict[str, Check]] = {}
-    """Keys of scene files that this actuator has in addition to the fields of `Motor`."""
+    """Keys of scene files that this actuator has in addition to its parameters and limits."""
 
     gear: float = 1.0
     limits: Any = None
@@ -63,10 +68,9 @@ class Motor:
 
     def __post_init__(self) -> None:
         what = type(self).__name__
-        gear = checks.number(self.gear, f"{what} gear")
-        if gear == 0.0:
-            raise ValueError(f"{what} gear must not be 0: the motor would have no effect")
-        object.__setattr__(self, "gear", gear)
+        for parameter in self.parameters:
+            name = parameter.name
+            object.__setattr__(self, name, parameter.range.number(getattr(self, name), f"{what} {name}"))
         for name in ("limits", "force_limits"):
             object.__setattr__(self, name, checks.interval(getattr(self, name), f"{what} {name}"))
 
@@ -88,8 +92,8 @@ class Motor:
     @classmethod
     def file_keys(cls) -> dict[str, Check]:
         """The keys of this actuator in scene files, with the checks of their values."""
-        shared: dict[str, Check] = {"gear": values.number, "limits": values.interval, "force_limits": values.interval}
-        return {**shared, **cls.own_keys}
+        limits: dict[str, Check] = {"limits": values.interval, "force_limits": values.interval}
+        return {**{p.name: values.within(p.range) for p in cls.parameters}, **limits, **cls.own_keys}
 
     def record(self) -> tuple[float, ...]:
         """The MOTOR record of the tables."""
@@ -103,18 +107,12 @@ class PositionServo(Motor):
     kind = "position"
     parameters = (
         GEAR,
-        ActuatorParameter("kp", "N m/rad | N/m", (RecordField(layout.GAIN), RecordField(STIFFNESS, -1.0))),
-        ActuatorParameter("kv", "N m s/rad | N s/m", (RecordField(DAMPING, -1.0),)),
+        ActuatorParameter("kp", "N m/rad | N/m", (RecordField(layout.GAIN), RecordField(STIFFNESS, -1.0)), POSITIVE),
+        ActuatorParameter("kv", "N m s/rad | N s/m", (RecordField(DAMPING, -1.0),), NOT_NEGATIVE),
     )
-    own_keys: ClassVar[dict[str, Check]] = {"kp": values.positive, "kv": values.not_negative}
 
     kp: float
     kv: float = 0.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "kp", checks.number(self.kp, "PositionServo kp", low=0.0, strict=True))
-        object.__setattr__(self, "kv", checks.number(self.kv, "PositionServo kv", low=0.0))
 
     @property
     def gain(self) -> float:
@@ -126,7 +124,7 @@ class PositionServo(Motor):
 
     @classmethod
     def matches(cls, gain: float, bias: Bias) -> bool:
-        return any(bias) and bias[:2] == (0.0, -gain)
+        return bias[:2] == (0.0, -gain) and gain in POSITIVE and -bias[2] in NOT_NEGATIVE
 
 
 @dataclass(frozen=True)
@@ -136,15 +134,10 @@ class VelocityServo(Motor):
     kind = "velocity"
     parameters = (
         GEAR,
-        ActuatorParameter("kv", "N m s/rad | N s/m", (RecordField(DAMPING, -1.0), RecordField(layout.GAIN))),
+        ActuatorParameter("kv", "N m s/rad | N s/m", (RecordField(DAMPING, -1.0), RecordField(layout.GAIN)), POSITIVE),
     )
-    own_keys: ClassVar[dict[str, Check]] = {"kv": values.positive}
 
     kv: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "kv", checks.number(self.kv, "VelocityServo kv", low=0.0, strict=True))
 
     @property
     def gain(self) -> float:
@@ -156,7 +149,7 @@ class VelocityServo(Motor):
 
     @classmethod
     def matches(cls, gain: float, bias: Bias) -> bool:
-        return any(bias) and bias == (0.0, 0.0, -gain)
+        return bias == (0.0, 0.0, -gain) and gain in POSITIVE
 
 
 ACTUATORS: tuple[type[Motor], ...] = (Motor, PositionServo, VelocityServo)

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from ..schema import layout
-from ..schema.layout import ShapeKind
 from . import checks
-from .geometry import size_names
 from .parameters import ParameterInfo
-from .shapes import SHAPE_KINDS
 
 if TYPE_CHECKING:
     from .model import Model
@@ -79,74 +76,68 @@ def _normalise(info: ParameterInfo, flat: Tensor) -> Tensor:
 
 
 def _validate(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    """Raise if a value of a parameter is not physical."""
+    """Raise if a value of a parameter is out of its range, or not possible together with others."""
     value = value.detach()
-    if info.name in _MAY_BE_INFINITE:
-        _require(info, value, ~torch.isnan(value), "must be a number")
-    else:
-        _require(info, value, torch.isfinite(value), "must be finite")
+    if not _in_range(info, value):
+        axis = value.ndim - len(info.shape)  # of the rows
+        fine = [info.range_of(k).inside(x) for k, x in enumerate(value.unbind(axis))]
+        _require(model, info, value, torch.stack(fine, axis))
     rule = _RULES.get(info.name)
     if rule is not None:
         rule(model, info, value)
 
 
-def _mass(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    _require(info, value, value > 0.0, "must be > 0", model)
-
-
-def _not_negative(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    _require(info, value, value >= 0.0, "must be >= 0")
-
-
-def _restitution(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    _require(info, value, (value >= 0.0) & (value <= 1.0), "must be between 0 and 1")
-
-
-def _size(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    kinds = [ShapeKind(kind) for kind in model.shape_kind.tolist()]
-    bounded = [SHAPE_KINDS[kind].bounded for kind in kinds for _ in size_names(model.dim, kind)]
-    # The offset of a half-space may be any number.
-    _require(info, value, ~torch.tensor(bounded) | (value > 0.0), "must be > 0")
+def _in_range(info: ParameterInfo, value: Tensor) -> bool:
+    if len(info.ranges) == 1:
+        return info.ranges[0].hold(value)
+    rows = value.movedim(value.ndim - len(info.shape), 0)
+    different = dict.fromkeys(info.ranges)
+    return all(range.hold(rows[[k for k, other in enumerate(info.ranges) if other == range]]) for range in different)
 
 
 def _ordered_limits(model: Model, constants: Tensor) -> None:
-    info = model.parameters()["limit_low"]
-    low = constants[..., torch.from_numpy(info.target)]
-    high = constants[..., torch.from_numpy(model.parameters()["limit_high"].target)]
-    fine = (low <= high) & (low < torch.inf) & (high > -torch.inf)
-    _require(info, low, fine, "must not be above limit_high")
+    info, other = (model.parameters()[name] for name in ("limit_low", "limit_high"))
+    low, high = (constants[..., torch.from_numpy(x.target)] for x in (info, other))
+    own_low, own_high = (torch.from_numpy(x.values(model.constants)) for x in (info, other))
+    _refuse(info, low, (low < high) | ((low == own_low) & (high == own_high)), "must be below limit_high")
 
 
 def _axis(model: Model, info: ParameterInfo, value: Tensor) -> None:
-    _require(info, value, torch.linalg.vector_norm(value, dim=-1) > 1e-12, "must not have zero length")
+    length = torch.linalg.vector_norm(value, dim=-1)
+    _require(model, info, value, length > checks.LEAST_LENGTH, "must not have zero length")
 
 
 def _reference(model: Model, info: ParameterInfo, value: Tensor) -> None:
     group = torch.from_numpy(info.unit_group)
     for number in range(1, int(group.max()) + 1):
         inside = group == number
-        fine = ~inside | (torch.linalg.vector_norm(value[..., inside], dim=-1, keepdim=True) > 1e-12)
-        _require(info, value, fine, "has a quaternion of zero length")
+        length = torch.linalg.vector_norm(value[..., inside], dim=-1, keepdim=True)
+        _require(model, info, value, ~inside | (length > checks.LEAST_LENGTH), "has a quaternion of zero length")
 
 
 def _inertia(model: Model, info: ParameterInfo, value: Tensor) -> None:
     if model.dim == 2:
-        _require(info, value, value > 0.0, "must be > 0", model)
         return
+    positive, triangle = possible_inertias(value)
+    _require(model, info, value, positive, "must be positive definite")
+    _require(model, info, value, triangle, "violates the triangle inequality of its principal moments")
+
+
+def possible_inertias(value: Tensor) -> tuple[Tensor, Tensor]:
+    """Which inertias [..., 6] are positive definite, and which satisfy the triangle inequality of principal moments."""
     xx, yy, zz, xy, xz, yz = value.unbind(-1)
     half = (xx + yy + zz) / 2.0
     # The triangle inequality holds if (trace / 2) 1 - inertia is positive definite, too.
     rest = torch.stack([half - xx, half - yy, half - zz, -xy, -xz, -yz], -1)
     if _clearly_positive(value) and _clearly_positive(rest):
-        return
+        all_fine = torch.ones_like(xx, dtype=torch.bool)
+        return all_fine, all_fine
     matrix = value.new_zeros(*value.shape[:-1], 3, 3)
     for k, (i, j) in enumerate(layout.INERTIA_INDEX):
         matrix[..., i, j] = matrix[..., j, i] = value[..., k]
     moments = torch.linalg.eigvalsh(matrix)
-    _require(info, value, moments[..., 0] > 0.0, "must be positive definite", model)
     excess = moments[..., 2] - moments[..., 0] - moments[..., 1]
-    fine = excess <= checks.RELATIVE_TOLERANCE * moments.sum(-1)
-    _require(info, value, fine, "violates the triangle inequality of its principal moments", model)
+    return moments[..., 0] > 0.0, excess <= checks.RELATIVE_TOLERANCE * moments.sum(-1)
 
 
 def _clearly_positive(value: Tensor) -> bool:
@@ -157,37 +148,32 @@ def _clearly_positive(value: Tensor) -> bool:
     return bool(((xx > 0.0) & (minor > 0.0) & (determinant > 0.0)).all())
 
 
-_MAY_BE_INFINITE = ("friction", "limit_low", "limit_high")
-
 _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
-    "mass": _mass,
-    "armature": _not_negative,
-    "friction": _not_negative,
-    "restitution": _restitution,
-    "softness": _not_negative,
-    "size": _size,
-    "joint_friction": _not_negative,
     "axis": _axis,
     "reference": _reference,
     "inertia": _inertia,
 }
+"""Rules about several values together, besides the range of each."""
 
 
-def _require(info: ParameterInfo, value: Tensor, fine: Tensor, rule: str, model: Model | None = None) -> None:
-    """Raise for the first False in ``fine`` ([B,] rows, ...), naming its row and environment.
+def _require(model: Model, info: ParameterInfo, value: Tensor, fine: Tensor, rule: str | None = None) -> None:
+    """`_refuse`, except for values equal to the model's own: massless frames of a loaded file may stay massless."""
+    if not bool(fine.all()):
+        same = value == torch.from_numpy(info.values(model.constants))
+        _refuse(info, value, fine | (same if same.ndim == fine.ndim else same.all(-1)), rule)
 
-    With a ``model``, values equal to the model's own are exempt: massless frames of a loaded file may stay massless.
+
+def _refuse(info: ParameterInfo, value: Tensor, fine: Tensor, rule: str | None) -> None:
+    """Raise for the first False in ``fine`` ([B,] rows, ...), naming its row, environment and index.
+
+    rule: what is wrong; None: the value is out of its range.
     """
     if bool(fine.all()):
         return
-    if model is not None:
-        same = value == torch.from_numpy(info.values(model.constants))
-        fine = fine | (same if same.ndim == fine.ndim else same.all(-1))
-        if bool(fine.all()):
-            return
     batched = value.ndim > len(info.shape)
     place = torch.nonzero(~fine)[0].tolist()
-    row = info.rows[place[1] if batched else place[0]]
+    row = place[1] if batched else place[0]
     where = f" (environment {place[0]})" if batched else ""
-    got = value[tuple(place)].tolist()
-    raise ValueError(f"parameter {info.name!r} of {row!r}{where} {rule}, got {got}")
+    got: Any = value[tuple(place)].tolist()
+    rule = rule or info.range_of(row).rule(got)
+    raise ValueError(f"parameter {info.name!r} of {info.rows[row]!r}{where} {rule}, got {got} at {place}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -12,6 +13,12 @@ from typing import Any
 import numpy as np
 
 Array = np.ndarray
+
+LARGEST = 1e100
+"""The largest magnitude of a number that a user may give, so that squares and products of numbers do not overflow."""
+
+LEAST_LENGTH = 1e-12
+"""A direction shorter than this has none."""
 
 RELATIVE_TOLERANCE = 1e-9
 """Tolerance of the triangle inequality of principal moments, relative to their sum. A thin plate satisfies it with
@@ -30,18 +37,37 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> str:
     return f"unknown {what} {name!r}; expected one of {listed}"
 
 
-def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = False, infinite: bool = False) -> float:
-    """A finite (unless ``infinite``) float, at least ``low`` (above it when ``strict``)."""
+def as_float(value: Any, what: str) -> float:
+    """A float of anything that is one number."""
     if isinstance(value, bool | str | bytes) or value is None:
         raise TypeError(f"{what} must be a number, got {value!r}")
     try:
-        result = float(value)
+        return float(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{what} must be a number, got {value!r}") from error
-    if math.isnan(result) or not (infinite or math.isfinite(result)):
-        raise ValueError(f"{what} must be {'a number' if infinite else 'finite'}, got {result}")
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf  # an integer that no float can hold
+
+
+def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = False) -> float:
+    """A finite float, at least ``low`` (above it when ``strict``)."""
+    result = as_float(value, what)
+    if not math.isfinite(result):
+        raise ValueError(f"{what} must be finite, got {result}")
     if result < low or (strict and result == low):
         raise ValueError(f"{what} must be {'>' if strict else '>='} {low:g}, got {result:g}")
+    return result
+
+
+def integer(value: Any, what: str, least: int = 1) -> int:
+    """An int of anything that is a whole number (``operator.index``), but no bool; at least ``least``."""
+    boolean = isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
+    try:
+        result = least - 1 if boolean else operator.index(value)
+    except TypeError:
+        result = least - 1
+    if result < least:
+        raise ValueError(f"{what} must be an integer >= {least}, got {value!r}")
     return result
 
 
@@ -62,8 +88,9 @@ def array(value: Any, what: str) -> Array:
         result = raw.astype(np.float64)
     except (TypeError, ValueError, RuntimeError) as error:
         raise TypeError(f"{what} must be made of numbers, got {value!r}") from error
-    if not np.isfinite(result).all():
-        raise ValueError(f"{what} must be finite, got {value!r}")
+    if not (np.abs(result) <= LARGEST).all():
+        bound = f" (at most {LARGEST:g} in magnitude)" if np.isfinite(result).all() else ""
+        raise ValueError(f"{what} must be finite{bound}, got {value!r}")
     return result
 
 
@@ -84,7 +111,7 @@ def unit_vector(value: Any, size: int, what: str) -> Array:
     """A direction, normalised. Zero length raises."""
     result = vector(value, size, what)
     length = np.linalg.norm(result)
-    if length < 1e-12:
+    if length <= LEAST_LENGTH:
         raise ValueError(f"{what} must not have zero length, got {value!r}")
     return _normalised(result, float(length))
 

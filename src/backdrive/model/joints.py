@@ -13,6 +13,12 @@ import numpy as np
 
 from ..schema.layout import Kind
 from . import checks
+from .ranges import RANGES
+
+JOINT_PARAMETERS = {
+    "damping": "damping", "stiffness": "stiffness", "armature": "armature", "friction": "joint_friction",
+}  # fmt: skip
+"""The parameter (of `Model.parameters`) that each option of a joint becomes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,8 +48,8 @@ class Joint:
 
     def __post_init__(self) -> None:
         what, coordinates = type(self).__name__, self.kind.coordinates
-        for name in ("damping", "stiffness", "armature", "friction"):
-            object.__setattr__(self, name, checks.number(getattr(self, name), f"{what} {name}", low=0.0))
+        for name, parameter in JOINT_PARAMETERS.items():
+            object.__setattr__(self, name, RANGES[parameter].number(getattr(self, name), f"{what} {name}"))
         limits = checks.interval(self.limits, f"{what} limits")
         object.__setattr__(self, "limits", None if limits == (-math.inf, math.inf) else limits)
         for name in ("limits", "friction"):
@@ -52,7 +58,7 @@ class Joint:
         if isinstance(self.rest, int | float) and self.rest == 0.0:
             return
         if self.kind.nq == 1:
-            object.__setattr__(self, "rest", checks.number(self.rest, f"{what} rest"))
+            object.__setattr__(self, "rest", RANGES["reference"].number(self.rest, f"{what} rest"))
             return
         rest = checks.vector(self.rest, self.kind.nq, f"{what} rest")
         if coordinates.quaternion is not None:

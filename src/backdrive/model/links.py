@@ -14,8 +14,10 @@ import numpy as np
 from ..schema import layout
 from ..schema.layout import NQ, NV, EqualityKind, Kind
 from .geometry import shape_tables
+from .joints import JOINT_PARAMETERS
 from .model import Model
 from .pairs import Connection, RigidGroups, contact_pairs
+from .ranges import RANGES
 from .shapes import PlacedShape, half_space_in_world
 
 Array = np.ndarray
@@ -128,6 +130,7 @@ def pack(parts: WorldParts) -> Model:
     links, actuators, statics, equalities = parts.links, parts.actuators, parts.statics, parts.equalities
     excluded, separate, connections, touching = parts.excluded, parts.separate, parts.connections, parts.touching
     _refuse_massless(links)
+    _check_ranges(links, statics)
     kinds = [link.kind for link in links]
     qadr, vadr, nq, _ = layout.addresses(kinds)
     bodies = [i for i, link in enumerate(links) if link.body is not None]
@@ -256,6 +259,17 @@ def _or_rest(value: Array | None, link: LinkSpec) -> Array:
     if result.shape != (NQ[link.kind],):
         raise AssertionError(f"joint {link.joint!r}: coordinates of shape {result.shape}")
     return result
+
+
+def _check_ranges(links: Sequence[LinkSpec], statics: Sequence[PlacedShape]) -> None:
+    """Raise if a number of a joint or material is out of its range: files of other programs may have anything."""
+    for link in links:
+        for name, parameter in JOINT_PARAMETERS.items():
+            RANGES[parameter].number(getattr(link, name), f"joint {link.joint!r}: {name}")
+    for shapes, owner in (*((link.shapes, f"body {link.body!r}") for link in links), (statics, "a static shape")):
+        for shape in shapes:
+            for name in ("friction", "restitution", "softness"):
+                RANGES[name].number(getattr(shape, name), f"{owner}: {name}")
 
 
 def _refuse_massless(links: Sequence[LinkSpec]) -> None:

@@ -197,7 +197,7 @@ class Model:
         return slice(start, start + NV[self.kind[link]])
 
     def parameters(self) -> ParameterTable:
-        """Names, shapes and units of all parameters that ``parameter`` and ``assemble`` accept."""
+        """Names, shapes, units and ranges of all parameters that ``parameter`` and ``assemble`` accept."""
         return self._table
 
     @cached_property
@@ -222,8 +222,7 @@ class Model:
         q, v = torch.tensor(self.q0), torch.tensor(self.v0)
         if batch is None:
             return State(q, v)
-        if isinstance(batch, bool) or not isinstance(batch, int) or batch < 1:
-            raise ValueError(f"batch must be None or an int >= 1, got {batch!r}")
+        batch = checks.integer(batch, "batch")
         return State(q.repeat(batch, 1), v.repeat(batch, 1))
 
     @cached_property

@@ -19,6 +19,8 @@ from ..schema.layout import LINK, NQ, Kind, ShapeKind
 from . import checks
 from .actuators import PARAMETERS, ActuatorParameter
 from .geometry import size_names
+from .ranges import PLANAR_INERTIA, RANGES, Range
+from .shapes import SHAPE_KINDS
 
 if TYPE_CHECKING:
     from .model import Model
@@ -28,20 +30,33 @@ Array = np.ndarray
 
 @dataclass(frozen=True, eq=False)
 class ParameterInfo:
-    """A parameter: its name, shape, unit, the owner of each row, and its map into the constants.
+    """A parameter: its name, shape, unit, the owner of each row, the range of its values, its map into the constants.
 
     constants[target] = coefficient * value.flatten()[source]. ``unit_group`` [size] numbers, from 1, the groups of
     values that are normalised to unit length first (axes, quaternions); values in group 0 are copied unchanged.
+    ranges: of each row, or one for all.
     """
 
     name: str
     shape: tuple[int, ...]
     unit: str
     rows: tuple[str, ...]
+    ranges: tuple[Range, ...]
     source: Array = field(repr=False)
     target: Array = field(repr=False)
     coefficient: Array = field(repr=False)
     unit_group: Array = field(repr=False)
+
+    @property
+    def range(self) -> str:
+        """What values it may have, in words."""
+        words = [
+            r.also if r.also and str(r) == "finite" else ", ".join(filter(None, (str(r), r.also))) for r in self.ranges
+        ]
+        return " | ".join(dict.fromkeys(words))
+
+    def range_of(self, row: int) -> Range:
+        return self.ranges[row if len(self.ranges) > 1 else 0]
 
     def values(self, constants: Array) -> Array:
         """The values of the parameter in a vector of constants, [*shape]."""
@@ -75,12 +90,12 @@ class ParameterTable:
         return len(self._parameters)
 
     def __str__(self) -> str:
-        lines = [("name", "shape", "unit", "rows")]
+        lines = [("name", "shape", "unit", "range", "rows")]
         for p in self:
             rows = ", ".join(p.rows[:4]) + (", ..." if len(p.rows) > 4 else "")
-            lines.append((p.name, str(list(p.shape)), p.unit, rows))
-        name, shape, unit = (max(len(line[i]) for line in lines) for i in range(3))
-        return "\n".join(f"{a:{name}}  {b:{shape}}  {c:{unit}}  {d}" for a, b, c, d in lines)
+            lines.append((p.name, str(list(p.shape)), p.unit, p.range, rows))
+        widths = [max(len(line[i]) for line in lines) for i in range(4)]
+        return "\n".join("  ".join([*(x.ljust(n) for x, n in zip(line, widths)), line[-1]]) for line in lines)
 
     __repr__ = __str__
 
@@ -102,7 +117,7 @@ def _body_parameters(model: Model) -> Iterator[ParameterInfo]:
     rows = model.bodies
     yield _entry("mass", "kg", rows, [ParameterPiece(start + layout.MASS)])
     yield _entry("com", "m", rows, [ParameterPiece(_grid(start + layout.COM, xyz))])
-    yield _entry("inertia", "kg m^2", rows, [ParameterPiece(inertia)])
+    yield _entry("inertia", "kg m^2", rows, [ParameterPiece(inertia)], PLANAR_INERTIA if model.dim == 2 else None)
     yield _entry("offset", "m", rows, [ParameterPiece(_grid(first + layout.OFFSET, xyz))])
 
 
@@ -116,13 +131,13 @@ def _joint_parameters(model: Model) -> Iterator[ParameterInfo]:
     has_axis = kinds == Kind.SLIDER if model.dim == 2 else np.isin(kinds, (Kind.HINGE, Kind.SLIDER))
     axes = _grid(start[has_axis] + layout.AXIS, xyz)
     groups = np.repeat(np.arange(1, len(axes) + 1), model.dim)
-    yield _entry("axis", "1", _pick(rows, has_axis), [ParameterPiece(axes)], groups)
+    yield _entry("axis", "1", _pick(rows, has_axis), [ParameterPiece(axes)], groups=groups)
     yield _entry("stiffness", "N m/rad | N/m", rows, [ParameterPiece(start + layout.STIFFNESS)])
     yield _entry("damping", "N m s/rad | N s/m", rows, [ParameterPiece(start + layout.DAMPING)])
     yield _entry("armature", "kg m^2 | kg", rows, [ParameterPiece(start + layout.ARMATURE)])
     coordinates, groups = _coordinates(model)
     reference = layout.reference_start(model.nlink) + np.arange(model.nq)
-    yield _entry("reference", "rad | m", coordinates, [ParameterPiece(reference)], groups)
+    yield _entry("reference", "rad | m", coordinates, [ParameterPiece(reference)], groups=groups)
     sizes = (model.nlink, model.nq, model.nu, model.nshape)
     limit = layout.limit_start(*sizes) + np.arange(model.nlimit) * layout.LIMIT
     name_of = dict(zip(model.joint_link.tolist(), rows, strict=True))
@@ -152,7 +167,8 @@ def _motor_parameters(model: Model) -> Iterator[ParameterInfo]:
                 target = _grid(target, np.arange(part.width))
             pieces.append(ParameterPiece(target, part.coefficient, chosen))
         unit = next(iter(of_kind.values())).unit
-        yield _entry(name, unit, tuple(model.motors[k] for k in owners), pieces)
+        ranges = [of_kind[kind].range for kind in kinds]
+        yield _entry(name, unit, tuple(model.motors[k] for k in owners), pieces, ranges)
 
 
 def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
@@ -164,12 +180,14 @@ def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
     yield _entry("softness", "m/s per N s", rows, [ParameterPiece(start + layout.SOFTNESS)])
     sizes: list[str] = []
     places: list[int] = []
+    ranges: list[Range] = []
     for name, kind, record in zip(rows, model.shape_kind.tolist(), start.tolist(), strict=True):
         for k, part in enumerate(size_names(model.dim, kind)):
             sizes.append(f"{name}.{part}")
             places.append(record + layout.SIZE + k)
+            ranges.append(SHAPE_KINDS[ShapeKind(kind)].size_range)
     unit = "m | 1 (factor of a mesh); inertia stays"
-    yield _entry("size", unit, tuple(sizes), [ParameterPiece(np.array(places, dtype=np.int64))])
+    yield _entry("size", unit, tuple(sizes), [ParameterPiece(np.array(places, dtype=np.int64))], ranges)
     solid = model.shape_kind != ShapeKind.PLANE
     place = _grid(start[solid] + layout.PLACE, np.arange(model.dim))
     yield _entry("shape_position", "m", _pick(rows, solid), [ParameterPiece(place)])
@@ -193,16 +211,24 @@ class ParameterPiece(NamedTuple):
 
 
 def _entry(
-    name: str, unit: str, rows: tuple[str, ...], pieces: Sequence[ParameterPiece], groups: Array | None = None
-) -> ParameterInfo:
-    """A parameter with a value, or a row of values, for each name in `rows`; groups: see `ParameterInfo`."""
+    name: str, unit: str, rows: tuple[str, ...], pieces: Sequence[ParameterPiece],
+    ranges: Range | Sequence[Range] | None = None, *, groups: Array | None = None,
+) -> ParameterInfo:  # fmt: skip
+    """A parameter with a value, or a row of values, for each name in `rows`.
+
+    ranges: of every row, or one for all; None: that of `RANGES`. groups: see `ParameterInfo`.
+    """
+    if ranges is None:
+        ranges = RANGES[name]
+    of_rows = (ranges,) if isinstance(ranges, Range) else tuple(ranges)
+    of_rows = of_rows[:1] if len(set(of_rows)) == 1 else of_rows
     shape = (len(rows), *pieces[0].target.shape[1:])
     size = math.prod(shape)
     source = np.concatenate([piece.source() for piece in pieces])
     target = np.concatenate([piece.target.ravel() for piece in pieces])
     coefficient = np.concatenate([np.full(piece.target.size, piece.coefficient) for piece in pieces])
     unit_group = np.zeros(size, dtype=np.int64) if groups is None else groups
-    return ParameterInfo(name, shape, unit, rows, source, target, coefficient, unit_group)
+    return ParameterInfo(name, shape, unit, rows, of_rows, source, target, coefficient, unit_group)
 
 
 def _coordinates(model: Model) -> tuple[tuple[str, ...], Array]:

@@ -16,6 +16,7 @@ from .build import build_model, constraint_equations
 from .constraints import Constraint
 from .joints import Joint
 from .model import Model
+from .ranges import POSITIVE, RANGES
 from .rotations import from_orientation
 from .shapes import PlacedShape, Shape
 from .specs import BodySpec, ConstraintSpec, JointSpec, MotorSpec, ShapeMaterial
@@ -120,9 +121,9 @@ class Scene:
         if (mass is None) == (density is None):
             raise ValueError(f"{what}: give either mass or density, got mass={mass!r}, density={density!r}")
         if mass is not None:
-            mass = checks.number(mass, f"{what}: mass", low=0.0, strict=True)
+            mass = RANGES["mass"].number(mass, f"{what}: mass")
         if density is not None:
-            density = checks.number(density, f"{what}: density", low=0.0, strict=True)
+            density = POSITIVE.number(density, f"{what}: density")
         place, orientation = self._pose(position, angle, quaternion, what)
         material = ShapeMaterial.checked(friction, restitution, softness, what)
         body = BodySpec(name, mass, density, place, orientation, material)

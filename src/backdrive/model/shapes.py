@@ -21,6 +21,7 @@ from ..ir import Scalar, absolute, sqrt
 from ..schema.layout import ShapeKind
 from . import checks
 from .hull import SQUARE, HullTables, convex_tables, cube, cylinder_prism, mass_properties, planar_tables
+from .ranges import FINITE, POSITIVE, Range
 
 Array = np.ndarray
 
@@ -47,7 +48,8 @@ class Shape(ABC):
     """A solid of uniform density in its own frame.
 
     kind: its representation in collision. size_names: names of the leading numbers of `size`, which users can vary
-    as parameters. bounded: False for half-spaces, which are part of the world and have no bounding volume.
+    as parameters; size_range: what values they may have. bounded: False for half-spaces, which are part of the world
+    and have no bounding volume.
 
     The static methods hold for every shape of a kind (`SHAPE_KINDS`). They work on the numbers of a model's tables,
     which may differ from those of the shape that the model was built with: users can vary sizes.
@@ -56,6 +58,7 @@ class Shape(ABC):
     dim: int
     kind: ClassVar[ShapeKind]
     size_names: ClassVar[tuple[str, ...]]
+    size_range: ClassVar[Range] = POSITIVE
     bounded: ClassVar[bool] = True
 
     @property
@@ -157,7 +160,7 @@ class Circle(_Ball):
     dim = 2
 
     def __post_init__(self) -> None:
-        _check_positive(self, "radius")
+        _check_sizes(self)
 
     @property
     def volume(self) -> float:
@@ -176,7 +179,7 @@ class Box(_Hull):
     def __init__(self, *sizes: float) -> None:
         if len(sizes) not in (2, 3):
             raise ValueError(f"Box takes 2 sizes in 2D or 3 in 3D (full extents), got {len(sizes)}")
-        checked = tuple(checks.number(s, f"Box size {i}", low=0.0, strict=True) for i, s in enumerate(sizes))
+        checked = tuple(self.size_range.number(s, f"Box size {i}") for i, s in enumerate(sizes))
         object.__setattr__(self, "sizes", checked)
 
     @property
@@ -264,6 +267,7 @@ class HalfSpace(Shape):
     offset: float = 0.0
     kind = ShapeKind.PLANE
     size_names = ("offset",)
+    size_range = FINITE
     bounded = False
 
     def __post_init__(self) -> None:
@@ -272,7 +276,7 @@ class HalfSpace(Shape):
             raise ValueError(f"HalfSpace normal must have 2 or 3 elements, got {self.normal!r}")
         normal = checks.unit_vector(self.normal, size, "HalfSpace normal")
         object.__setattr__(self, "normal", tuple(normal.tolist()))
-        object.__setattr__(self, "offset", checks.number(self.offset, "HalfSpace offset"))
+        _check_sizes(self)
 
     @property
     def dim(self) -> int:  # type: ignore[override]
@@ -302,7 +306,7 @@ class Sphere(_Ball):
     dim = 3
 
     def __post_init__(self) -> None:
-        _check_positive(self, "radius")
+        _check_sizes(self)
 
     @property
     def volume(self) -> float:
@@ -323,7 +327,7 @@ class Cylinder(Shape):
     size_names = ("radius", "length")
 
     def __post_init__(self) -> None:
-        _check_positive(self, "radius", "length")
+        _check_sizes(self)
 
     @property
     def volume(self) -> float:
@@ -364,7 +368,7 @@ class Capsule(Shape):
     size_names = ("radius", "length")
 
     def __post_init__(self) -> None:
-        _check_positive(self, "radius", "length")
+        _check_sizes(self)
 
     @property
     def volume(self) -> float:
@@ -499,10 +503,10 @@ def composite(shapes: list[PlacedShape], mass: float | None, density: float) -> 
     return total, com, inertia
 
 
-def _check_positive(shape: Any, *names: str) -> None:
-    """Check that these attributes are positive numbers, and store them as floats."""
-    for name in names:
-        value = checks.number(getattr(shape, name), f"{type(shape).__name__} {name}", low=0.0, strict=True)
+def _check_sizes(shape: Shape) -> None:
+    """Check that the sizes, which are attributes of these shapes, are in their range, and store them as floats."""
+    for name in shape.size_names:
+        value = shape.size_range.number(getattr(shape, name), f"{type(shape).__name__} {name}")
         object.__setattr__(shape, name, value)
 
 

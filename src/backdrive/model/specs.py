@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..schema.layout import Kind
-from . import checks
 from .actuators import Motor
 from .constraints import Constraint
 from .joints import Joint
+from .ranges import RANGES
 from .rotations import from_orientation
 from .shapes import PlacedShape
 
@@ -31,14 +31,8 @@ class ShapeMaterial(NamedTuple):
     @classmethod
     def checked(cls, friction: Any, restitution: Any, softness: Any, what: str) -> ShapeMaterial:
         """A material from numbers that the user gave; what: the body or shape, for error messages."""
-        elastic = checks.number(restitution, f"{what}: restitution", low=0.0)
-        if elastic > 1.0:
-            raise ValueError(f"{what}: restitution must be between 0 and 1, got {elastic:g}")
-        return cls(
-            checks.number(friction, f"{what}: friction", low=0.0, infinite=True),
-            elastic,
-            checks.number(softness, f"{what}: softness", low=0.0),
-        )
+        given = {"friction": friction, "restitution": restitution, "softness": softness}
+        return cls(**{name: RANGES[name].number(value, f"{what}: {name}") for name, value in given.items()})
 
 
 @dataclass

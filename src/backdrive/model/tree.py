@@ -11,6 +11,7 @@ from ..schema.layout import INERTIA_INDEX, NQ, NV, Kind
 from . import checks
 from .joints import Free, Planar
 from .links import LinkActuator, LinkSpec, rest_position
+from .ranges import PLANAR_INERTIA
 from .shapes import composite
 from .specs import BodySpec, JointSpec, MotorSpec
 
@@ -20,7 +21,7 @@ Array = np.ndarray
 def body_inertia(dim: int, value: Any, what: str) -> Array:
     """An inertia given by the user (a number in 2D; 3, 6 or [3, 3] numbers in 3D) as a matrix [3, 3], kg m^2."""
     if dim == 2:
-        return np.diag([0.0, 0.0, checks.number(value, what, low=0.0, strict=True)])
+        return np.diag([0.0, 0.0, PLANAR_INERTIA.number(value, what)])
     given = checks.array(value, what)
     if given.shape == (3,):
         matrix = np.diag(given)

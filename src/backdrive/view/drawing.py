@@ -13,7 +13,7 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Circle, Patch, Polygon
 from matplotlib.transforms import Affine2D
 
-from ..model import Kind, Model, State
+from ..model import Kind, Model, State, checks
 from . import style
 from .camera import limits as camera_limits
 from .world import Outline, PlanarWorld, Tie, contains, rotated
@@ -248,9 +248,10 @@ def choose(values: Array, environment: int, batched: bool, axis: int) -> Array:
             raise ValueError(f"there is one world only, not environment {environment!r}")
         return values
     count = values.shape[axis]
-    if isinstance(environment, bool) or not isinstance(environment, int) or not -count <= environment < count:
+    number = checks.integer(environment, "environment", -count)
+    if number >= count:
         raise ValueError(f"environment must be a number from 0 to {count - 1}, got {environment!r}")
-    return values.take(environment, axis)
+    return values.take(number, axis)
 
 
 def _patch(outline: Outline, face: Any, edge: Any, **options: Any) -> Patch:

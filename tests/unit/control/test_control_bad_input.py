@@ -67,18 +67,18 @@ def test_optimize(name):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: ILQR(max_iterations=0), "max_iterations must be a whole number >= 1, got 0"),
+        (lambda: ILQR(max_iterations=0), "max_iterations must be an integer >= 1, got 0"),
         (lambda: ILQR(tolerance=-1.0), "tolerance must be >= 0"),
         (lambda: ILQR(step_sizes=(2.0,)), "step_sizes must be numbers above 0 and up to 1"),
         (lambda: ILQR(regularization=(0.0, 0.0)), "not both 0"),
         (lambda: Shooting("newton"), "optimizer must be 'lbfgs' or 'adam', got 'newton'"),
         (lambda: Shooting(rate=0.0), "rate must be > 0"),
-        (lambda: MPPI(samples=1), "samples must be a whole number >= 2"),
+        (lambda: MPPI(samples=1), "samples must be an integer >= 2"),
         (lambda: MPPI(noise=-1.0), "noise must be a deviation above 0"),
         (lambda: CEM(elite=1.5), "elite must be a part above 0 and up to 1"),
         (lambda: CEM(smoothing=1.0), "smoothing must be a part"),
         (lambda: MPC(lambda x, u: x, COST, 5), "does not tell how many controls"),
-        (lambda: MPC(simulator(arm), COST, 0), "horizon must be a whole number >= 1"),
+        (lambda: MPC(simulator(arm), COST, 0), "horizon must be an integer >= 1"),
         (lambda: MPC(simulator(arm), COST, 5, controls=zeros(4, 2)), r"controls must be \[5, nu\]"),
         (
             lambda: quadratic(simulator(arm), arm().initial_state(), zeros(3), zeros(2)),

@@ -285,7 +285,7 @@ def test_progress_does_not_change_the_result_nor_the_threads_of_torch():
         ({"optimizer": lambda z: z}, TypeError, "torch.optim.Optimizer, got list"),
         ({"windows": 0}, ValueError, "windows"),
         ({"windows": [3.0, 1.0]}, ValueError, "increasing"),
-        ({"windows": "all"}, TypeError, "times in s"),
+        ({"windows": "all"}, ValueError, "times > 0, in s"),
         ({"starts": 0}, ValueError, "starts"),
         ({"controls": torch.zeros(3, 1).double()}, ValueError, "for 3 steps, but the last observation is after 60"),
         ({"controls": torch.zeros(60, 2).double()}, ValueError, r"controls must be \[T, 1\]"),

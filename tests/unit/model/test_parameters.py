@@ -49,11 +49,15 @@ def test_the_table():
     assert [info.name for info in table] == list(NAMES) and len(table) == len(NAMES)
     assert "mass" in table and "mas" not in table and 3 not in table
     assert table["inertia"].shape == (4, 6) and table["inertia"].unit == "kg m^2"
+    assert table["damping"].range == ">= 0" and table["kv"].range == ">= 0 | > 0" and table["gear"].range == "not 0"
+    assert (
+        table["restitution"].range == "between 0 and 1" and table["limit_low"].range == "any number, below limit_high"
+    )
     assert table["axis"].rows == ("elbow", "rail")
     assert table["reference"].shape == (MODEL.nq,)
     assert table["reference"].rows[6:9] == ("a[6]", "shoulder[0]", "shoulder[1]")
     header, *lines = str(table).splitlines()
-    assert header.split() == ["name", "shape", "unit", "rows"] and len(lines) == len(NAMES)
+    assert header.split() == ["name", "shape", "unit", "range", "rows"] and len(lines) == len(NAMES)
     assert len({line.index("  ") >= 0 for line in lines}) == 1
     for name in NAMES:
         assert MODEL.parameter(name).shape == table[name].shape
@@ -201,9 +205,9 @@ def changed(name, index, value, batch=None):
         (changed("size", 4, -1.0), ValueError, "'size' of 'b.length' must be > 0"),
         (changed("shape_position", (1, 2), float("nan")), ValueError, "'shape_position' of 'b' must be finite"),
         (changed("joint_friction", 0, -1.0), ValueError, "'joint_friction' of 'rail' must be >= 0"),
-        (changed("limit_low", 0, 2.1), ValueError, "'limit_low' of 'elbow' must not be above limit_high, got 2.1"),
-        (changed("limit_low", 1, float("inf")), ValueError, "'limit_low' of 'rail' must not be above"),
-        (changed("limit_high", (1, 0), -2.0, batch=2), ValueError, r"'elbow' \(environment 1\) must not be above"),
+        (changed("limit_low", 0, 2.1), ValueError, "'limit_low' of 'elbow' must be below limit_high, got 2.1"),
+        (changed("limit_low", 1, float("inf")), ValueError, "'limit_low' of 'rail' must be below"),
+        (changed("limit_high", (1, 0), -2.0, batch=2), ValueError, r"'elbow' \(environment 1\) must be below"),
         (changed("limit_high", 0, float("nan")), ValueError, "'limit_high' of 'elbow' must be a number"),
         (changed("reference", slice(7, 11), 0.0), ValueError, "'reference' of 'shoulder.*zero length"),
     ],

@@ -270,7 +270,7 @@ BAD = [
     (lambda: motor(scene2(), joint="hinge", limits=(1, -1)), ValueError, "low < high"),
     (lambda: motor(scene2(), joint="hinge", limits=5), TypeError, "must be a pair"),
     (lambda: motor(scene2(), joint="hinge", limits=(0, float("nan"))), ValueError, "low < high"),
-    (lambda: motor(scene2(), joint="hinge", gear=0.0), ValueError, "gear must not be 0"),
+    (lambda: motor(scene2(), joint="hinge", gear=0.0), ValueError, "Motor gear must not be 0, got 0"),
     (lambda: motor(scene2(), joint="hinge", dof="x"), ValueError, "has one dof"),
     (lambda: motor(scene2(), joint="ball"), ValueError, "dof must be 'x', 'y' or 'angle'"),
     (lambda: motor(scene3(), joint="ball"), ValueError, "is free; expected a hinge or slider"),
@@ -287,8 +287,8 @@ BAD = [
     (lambda: example().joint_index("zzz"), ValueError, "expected one of 'ball', 'hinge'"),
     (lambda: example().motor_index("moter"), ValueError, "did you mean 'motor'"),
     (lambda: example().q_index("hing"), ValueError, "did you mean 'hinge'"),
-    (lambda: example().initial_state(batch=0), ValueError, "batch must be None or an int >= 1"),
-    (lambda: example().initial_state(batch=2.5), ValueError, "batch must be None or an int >= 1"),
+    (lambda: example().initial_state(batch=0), ValueError, "batch must be an integer >= 1"),
+    (lambda: example().initial_state(batch=2.5), ValueError, "batch must be an integer >= 1"),
 ]  # fmt: skip
 
 

@@ -6,29 +6,34 @@ from functools import partial
 
 from ..actuators import ACTUATORS, Motor
 from ..constraints import Constraint, Distance, Lock, Weld
+from ..joints import JOINT_PARAMETERS, Joint
 from ..joints import JOINTS as JOINT_CLASSES
-from ..joints import Joint
+from ..ranges import RANGES
 from ..shapes import Box, Capsule, Circle, Convex, Cylinder, HalfSpace, Polygon, Shape, Sphere
 from . import values
 from .values import Check
 
+
+def _sizes(kind: type[Shape]) -> dict[str, Check]:
+    """The sizes of a shape, which are keys of their own."""
+    return dict.fromkeys(kind.size_names, values.within(kind.size_range))
+
+
 SHAPES: dict[type[Shape], dict[str, Check]] = {
-    Circle: {"radius": values.positive},
+    Circle: _sizes(Circle),
     Box: {"sizes": partial(values.vector, sizes=(2, 3))},
     Polygon: {"vertices": partial(values.vectors, size=2)},
-    HalfSpace: {"normal": partial(values.vector, sizes=(2, 3)), "offset": values.number},
-    Sphere: {"radius": values.positive},
-    Capsule: {"radius": values.positive, "length": values.positive},
-    Cylinder: {"radius": values.positive, "length": values.positive},
+    HalfSpace: {"normal": partial(values.vector, sizes=(2, 3)), **_sizes(HalfSpace)},
+    **{kind: _sizes(kind) for kind in (Sphere, Capsule, Cylinder)},
     Convex: {"vertices": partial(values.vectors, size=3)},
 }
 _DRIVE: dict[str, Check] = {
-    "damping": values.not_negative,
-    "stiffness": values.not_negative,
+    **{name: values.within(RANGES[parameter]) for name, parameter in JOINT_PARAMETERS.items() if name != "friction"},
     "rest": values.coordinates,
-    "armature": values.not_negative,
 }
-_BOUNDED: dict[str, Check] = {**_DRIVE, "limits": values.interval, "friction": values.not_negative}
+_BOUNDED: dict[str, Check] = {
+    **_DRIVE, "limits": values.interval, "friction": values.within(RANGES[JOINT_PARAMETERS["friction"]]),
+}  # fmt: skip
 _AXIS: dict[str, Check] = {"axis": partial(values.vector, sizes=(2, 3))}
 JOINTS: dict[type[Joint], dict[str, Check]] = {
     joint: {
@@ -41,11 +46,7 @@ CONSTRAINTS: dict[type[Constraint], dict[str, Check]] = {
     Distance: {"length": values.positive}, Weld: {}, Lock: {"coordinate": values.string},
 }  # fmt: skip
 MOTORS: dict[type[Motor], dict[str, Check]] = {actuator: actuator.file_keys() for actuator in ACTUATORS}
-MATERIAL: dict[str, Check] = {
-    "friction": values.friction,
-    "restitution": values.fraction,
-    "softness": values.not_negative,
-}
+MATERIAL: dict[str, Check] = {name: values.within(RANGES[name]) for name in ("friction", "restitution", "softness")}
 
 
 def pose_keys(dim: int) -> dict[str, Check]:
@@ -59,7 +60,7 @@ def body_keys(dim: int) -> dict[str, Check]:
     vector = partial(values.vector, sizes=[dim])
     return {
         "name": values.string,
-        "mass": values.positive,
+        "mass": values.within(RANGES["mass"]),
         "density": values.positive,
         **pose_keys(dim),
         "velocity": vector,

@@ -8,29 +8,30 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import partial
 from typing import Any, TypeAlias
 
 from ...schema.layout import Kind
-from .. import checks
+from ..ranges import FINITE, PLANAR_INERTIA, POSITIVE, Range
 
 Check: TypeAlias = Callable[[Any, str], Any]
 
-LARGEST = 1e100
-"""The largest magnitude of a number in a file, so that squares and products of numbers do not overflow."""
+
+def number(value: Any, place: str) -> float:
+    """A finite number."""
+    return FINITE.number(value, place)
 
 
-def number(value: Any, place: str, *, low: float = -math.inf, strict: bool = False, high: float = LARGEST) -> float:
-    """A finite number, at least `low` (above it when `strict`) and of a magnitude of at most `high`."""
-    result = checks.number(value, place, low=low, strict=strict)
-    if abs(result) > high:
-        raise ValueError(f"{place} must be at most {high:g}, got {result:g}")
-    return result
+def within(range: Range) -> Check:
+    """A check of numbers in a range; infinity, where it is allowed, is written "infinity"."""
 
+    def check(value: Any, place: str) -> float:
+        if range.infinite and value == "infinity":
+            return math.inf
+        if not math.isfinite(result := range.number(value, place)):
+            raise ValueError(f'{place} must be finite, or "infinity", got {value!r}')
+        return result
 
-def friction(value: Any, place: str) -> float:
-    """A friction coefficient, which may be "infinity"."""
-    return math.inf if value == "infinity" else not_negative(value, place)
+    return check
 
 
 def vector(value: Any, place: str, sizes: Iterable[int]) -> list[float]:
@@ -71,7 +72,7 @@ def string(value: Any, place: str) -> str:
 
 def inertia(value: Any, place: str, dim: int) -> Any:
     """An inertia (kg m^2): a positive number in 2D, a matrix [3, 3] in 3D."""
-    return positive(value, place) if dim == 2 else vectors(value, place, 3)
+    return PLANAR_INERTIA.number(value, place) if dim == 2 else vectors(value, place, 3)
 
 
 def array(value: Any, place: str) -> list[Any]:
@@ -87,6 +88,4 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-positive: Check = partial(number, low=0.0, strict=True)
-not_negative: Check = partial(number, low=0.0)
-fraction: Check = partial(number, low=0.0, high=1.0)
+positive: Check = within(POSITIVE)

@@ -14,13 +14,13 @@ import numpy as np
 import torch
 
 from ...schema.layout import Kind
+from ..checks import LARGEST
 from ..scene import PLANAR_DOFS, Scene
 from ..shapes import PlacedShape
 from ..specs import BodySpec, ConstraintSpec, JointSpec, MotorSpec, ShapeMaterial
 from ..state import State
 from . import SCENE, STATE, VERSION, Entry
 from .keys import MATERIAL, SHAPES
-from .values import LARGEST
 
 
 def save_scene(scene: Scene, path: str | os.PathLike[str]) -> None:

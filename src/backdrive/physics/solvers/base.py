@@ -11,6 +11,7 @@ from dataclasses import Field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from ...ir import Scalar
+from ...model import checks
 
 if TYPE_CHECKING:
     from ..constraints.problem import ContactProblem
@@ -44,9 +45,8 @@ class Solver(Protocol):
 
 def check_settings(solver: Solver, iterations: str) -> None:
     """Raise a ValueError for settings out of range; iterations: the name of the field that limits the iterations."""
-    most, name = getattr(solver, iterations), type(solver).__name__
-    if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-        raise ValueError(f"{name}: {iterations} must be an integer >= 1, got {most!r}")
+    name = type(solver).__name__
+    object.__setattr__(solver, iterations, checks.integer(getattr(solver, iterations), f"{name}: {iterations}"))
     for field, in_range, rule in (
         ("tolerance", lambda x: x > 0, "> 0"),
         ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
