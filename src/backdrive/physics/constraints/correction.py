@@ -24,6 +24,7 @@ from ...ir import (
 from ...schema.layout import EqualityKind
 from ..math.linear import factor_lu, solve_lu
 from ..solvers.active_set import INFINITE, NO_ACTIVE_SET
+from ..solvers.complementarity import own_rows
 from .problem import ContactProblem
 
 # An equation is corrected by at most this much (m or rad) in one step, however large its violation.
@@ -38,8 +39,8 @@ SPEED_TOLERANCE = 1e-9
 # Block pivoting may fail to reduce the number of wrong rows this many times in a row; then rows pivot one by one.
 PATIENCE = 3.0
 
-# Pivoting takes at most this many iterations per row of the problem.
-ITERATIONS_PER_ROW = 4
+# At most this many pivots per row of the problem.
+PIVOTS_PER_ROW = 4
 
 
 def is_equation(problem: ContactProblem, r: Index) -> Mask:
@@ -105,7 +106,8 @@ def correct(
         tolerance[0] = maximum(
             tolerance[0], select(deep, -SPEED_TOLERANCE * erp / duration * problem.violation[r], 0.0)
         )
-    for _ in while_any(lambda: going[0] > 0.0, ITERATIONS_PER_ROW * n):
+    most_pivots = PIVOTS_PER_ROW * own_rows(problem)
+    for i in while_any(lambda: going[0] > 0.0, PIVOTS_PER_ROW * n + 1):
         factor_correction(problem, pushes)
         for r in loop(n):
             rate = select(is_equation(problem, r), 1.0 / duration, erp / duration)
@@ -126,7 +128,8 @@ def correct(
         together = fewer | (patience[0] > 0.0)
         patience[0] = select(fewer, PATIENCE, patience[0] - 1.0)
         fewest[0] = select(fewer, number[0], fewest[0])
+        more = to_float(i) < most_pivots
         for r in loop(n):
-            pivots = (wrong[r] > 0.5) & (together | (last[0] == to_float(r)))
+            pivots = more & (wrong[r] > 0.5) & (together | (last[0] == to_float(r)))
             pushes[r] = select(pivots, 1.0 - pushes[r], pushes[r])
-        going[0] = number[0]
+        going[0] = select(more, number[0], 0.0)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Index, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
+from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
 from ..math.linear import TILE, factor_lu, solve_lu
 from .active_set import FREE, LOWER, UPPER
 
@@ -21,6 +21,21 @@ def bounds(problem: ContactProblem, impulse: ScalarArray, r: Index) -> tuple[Sca
     """The bounds of row r (N s), for the impulse that its normal has now."""
     widening = problem.mu[r] * impulse[problem.normal[r]]
     return problem.low[r] - widening, problem.high[r] + widening
+
+
+def counts(problem: ContactProblem, r: Index) -> Mask:
+    """Whether row r can have an impulse at all. Rows of other lanes cannot."""
+    return (problem.low[r] < problem.high[r]) | (problem.mu[r] > 0.0)
+
+
+def own_rows(problem: ContactProblem) -> Scalar:
+    """How many rows count in a lane. Limits of iterations are set by it, and not by the number of rows in all lanes: a
+    result must not depend on the lanes beside."""
+    number = carry(1)
+    number[0] = 0.0
+    for r in loop(problem.count):
+        number[0] = number[0] + select(counts(problem, r), 1.0, 0.0)
+    return number[0]
 
 
 def evaluate_speeds(problem: ContactProblem, impulse: ScalarArray, speed: ScalarArray) -> None:

@@ -33,7 +33,7 @@ from ...ir import (
 )
 from ..math.linear import solve_lu
 from .active_set import CLAMPED, FREE, INFINITE, LOWER, NO_PIVOT, START_MARGIN, UPPER
-from .complementarity import bounds, evaluate_speeds, residual, solve_active_set
+from .complementarity import bounds, counts, evaluate_speeds, own_rows, residual, solve_active_set
 from .pivot_rules import bound_slacks, parametric_term, pivot_distance, sliding_code, spread
 
 if TYPE_CHECKING:
@@ -55,8 +55,7 @@ def solve_by_pivoting(problem: ContactProblem, error: ScalarArray, tolerance: fl
             path.begin_near()
         for _ in when(attempt == 1):
             path.begin_far()
-        pivots = NEAR_PIVOTS + attempt * (FAR_PIVOTS - NEAR_PIVOTS)
-        path.follow(wanted, pivots * problem.count + MORE_PIVOTS)
+        path.follow(wanted, NEAR_PIVOTS + attempt * (FAR_PIVOTS - NEAR_PIVOTS))
         now = residual(problem, path.p, path.speed)
         better = wanted & (now < error[0])
         for k in loop(problem.count):
@@ -119,14 +118,15 @@ class PivotPath:
         for k in loop(n):
             d[k] = d[k] * (1.01 * least[0] + 1e-30)
 
-    def follow(self, wanted: Mask, pivots: Index) -> None:
-        """Go from t = 1 to 0 in the lanes `wanted`, by at most this many pivots: p becomes the impulses there."""
+    def follow(self, wanted: Mask, pivots_per_row: Index) -> None:
+        """Go from t = 1 to 0 in the lanes `wanted`: p becomes the impulses there."""
         problem, active_set, n = self.problem, self.active_set, self.problem.count
+        most = to_float(pivots_per_row) * own_rows(problem) + MORE_PIVOTS
         r, slope = memory(problem.capacity), memory(problem.capacity)
         t, last, side, going = (memory(1) for _ in range(4))  # last: the row that pivoted; side: its code before
         t[0], last[0], side[0], going[0] = 1.0, -1.0, 0.0, select(wanted, 1.0, 0.0)
         found, next_row, next_code = carry(1), carry(1), carry(1)
-        for _ in interruptible(while_any(lambda: going[0] > 0.0, pivots)):
+        for i in interruptible(while_any(lambda: going[0] > 0.0, pivots_per_row * n + MORE_PIVOTS + 1)):
             self._find_lines(r, slope)
             found[0] = -1.0
             for k in loop(n):
@@ -147,7 +147,7 @@ class PivotPath:
                     next_row[0] = select(sooner, number, next_row[0])
                     next_code[0] = select(sooner, select(free, bound, FREE), next_code[0])
             arrived = (fall > 0.0) & (t[0] <= found[0])
-            turning = (going[0] > 0.0) & ~arrived & (next_row[0] >= 0.0)
+            turning = (going[0] > 0.0) & ~arrived & (next_row[0] >= 0.0) & (to_float(i) < most)
             going[0] = select(turning, 1.0, 0.0)
             t[0] = select(turning, t[0] - fall * found[0], t[0])
             last[0] = select(turning, next_row[0], last[0])
@@ -204,11 +204,6 @@ class PivotPath:
         """Whether row k is friction of a contact that does not press. Both its bounds are then zero, and it counts as
         clamped at the one or the other by the direction in which it slides."""
         return (self.problem.mu[k] > 0.0) & (self.active_set[self.problem.normal[k]] < FREE)
-
-
-def counts(problem: ContactProblem, k: Index) -> Mask:
-    """Whether row k can have an impulse at all."""
-    return (problem.low[k] < problem.high[k]) | (problem.mu[k] > 0.0)
 
 
 def fraction(problem: ContactProblem, k: Index) -> Scalar:

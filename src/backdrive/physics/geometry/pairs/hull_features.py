@@ -138,13 +138,14 @@ def reference_face(first: PlacedHull, second: PlacedHull) -> tuple[Scalar, Face]
         face = first.hull.face(k)
         n, p = world_normal(first.solid, face.normal), placed(first.solid, face.point)
         # The separation is at most the height of the interior point above the face: skip faces where that is too small.
-        for _ in when(any_lane(dot(n, sub(interior, p)) > best[0])):
+        may = dot(n, sub(interior, p)) > best[0]
+        for _ in when(any_lane(may)):
             m = local_covector(second.solid, n)
             low[0] = FAR
             for j in loop(second.hull.vertex_count):
                 low[0] = minimum(low[0], dot(m, second.hull.vertex(j)))
             separation = low[0] + dot(n, sub(second.solid.center, p))
-            best.put(0, choose(separation > best[0], (separation, *face.numbers), best.get(0, 1 + FACE)))
+            best.put(0, choose(may & (separation > best[0]), (separation, *face.numbers), best.get(0, 1 + FACE)))
     found = best.get(0, 1 + FACE)
     return found[0], Face.of(found[1:])
 
