@@ -82,9 +82,9 @@ def _key(task: dict[str, Any]) -> tuple:
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
     """Of every part and family, those with the lowest numbers first, so that a run that is ended saw all families."""
-    share = math.ceil(options.motions / len(FAMILIES))
-    worlds = math.ceil(options.worlds / len(FAMILIES))
-    wanted = {"gradients": (share, MOST), "energy": (worlds, MOST), "bits": (options.batches, options.batches)}
+    weight = sum(each.weight for each in FAMILIES)
+    motions, worlds = (math.ceil(x / weight) for x in (options.motions, options.worlds))
+    wanted = {"gradients": (motions, MOST), "energy": (worlds, MOST), "bits": (options.batches, options.batches)}
     tasks = []
     for part in PARTS:
         if options.only not in (None, part):
@@ -93,8 +93,9 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
         for family, each in enumerate(FAMILIES):
             if options.family and options.family not in each.name:
                 continue
-            for number in range(math.ceil(total / most)):
-                count = min(most, total - number * most)
+            share = total if part == "bits" else math.ceil(total * each.weight)
+            for number in range(math.ceil(share / most)):
+                count = min(most, share - number * most)
                 tasks.append(Task(part, family, number, count, options.seed))
     return sorted(tasks, key=lambda task: (task.number, task.family))
 

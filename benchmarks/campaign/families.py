@@ -67,6 +67,23 @@ class Family:
         return self.maker == "heap"
 
     @property
+    def weight(self) -> float:
+        """Motions, relative to other families: those of big worlds take twenty times as long."""
+        return 0.2 if self.sparse else 1.0
+
+    @property
+    def sweeps_alone(self) -> bool:
+        """Gradients are those of the sweeps as they were made, converged or not."""
+        return self.sparse and self.solver != "interior"
+
+    @property
+    def longest(self) -> int:
+        """Steps: machines and heaps that hit in many places are soon chaotic."""
+        return {"pair": 40, "heap": 8, "tree": 15 if self.impacts else 30, "loops": 15 if self.impacts else 30}[
+            self.maker
+        ]
+
+    @property
     def dtype(self) -> torch.dtype:
         return torch.float32 if self.single else torch.float64
 

@@ -118,7 +118,7 @@ def _options(draw: Draw, limits: bool) -> dict[str, Any]:
 
 
 def _joint(dim: int, draw: Draw, uniform: bool, root: bool) -> bd.Joint:
-    options = _options(draw, limits=draw.chance(0.5))
+    options = _options(draw, limits=draw.chance(0.3))
     if uniform:
         kept = {name: x for name, x in options.items() if name not in ("stiffness", "rest")}
         return bd.Slider(axis=tuple(draw.unit(dim)), **kept)

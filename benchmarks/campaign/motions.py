@@ -17,7 +17,6 @@ from .families import Family
 from .worlds import World
 
 DT = (1 / 30, 1 / 60, 1 / 120, 1 / 240)
-LONGEST = 40  # steps
 CANDIDATES = 3  # starts for every motion: those are taken that touch something
 MISSES = 0.1  # of the motions may touch nothing
 DEEPEST = 0.02  # m; motions that start with a deeper overlap are left out
@@ -106,20 +105,25 @@ class Motions:
         return torch.cat(parts, 1)
 
 
-def marked(path: bd.Trajectory) -> Tensor:
-    """[B]: the status says that the gradient is not exact in some step (docs/gradients.md)."""
+def marks(family: Family, path: bd.Trajectory) -> dict[str, Tensor]:
+    """By what the status says that the gradient is not exact in some step (docs/gradients.md), [B] each.
+
+    Gradients of the sweeps of big worlds are held to be exact whether these converged or not.
+    """
     s = path.status
-    return (~s.converged | (s.fallbacks + s.simultaneous + s.guarded > 0)).any(0)
+    unsolved = ~s.finite if family.sweeps_alone else ~s.converged
+    found = {"unsolved": unsolved, "fallback": s.fallbacks > 0, "simultaneous": s.simultaneous > 0}
+    return {name: x.any(0) for name, x in (found | {"guarded": s.guarded > 0}).items()}
 
 
-def draw_motions(family: Family, count: int, draw: Draw, most_steps: int = LONGEST, uniform: bool = False) -> Motions:
+def draw_motions(family: Family, count: int, draw: Draw, most_steps: int = 40, uniform: bool = False) -> Motions:
     """Random motions of a random world of the family, most of which touch something. There may be fewer than `count`.
 
     uniform: for the balance of energy: without controls and wrenches, of `most_steps`, from the start on.
     """
     world, dt = family.world(draw, uniform), draw.choice(DT)
     simulator = family.simulator(world.model, dt, dtype=torch.float64)
-    settle, steps = draw.choice((0, 0, 5, 20, 60)), min(int(draw.spread(5, LONGEST + 0.5)), most_steps)
+    settle, steps = draw.choice((0, 0, 5, 20, 60)), min(int(draw.spread(5, family.longest + 0.5)), most_steps)
     if uniform:
         settle, steps = 0, most_steps
     elif not world.model.gravity.any():

@@ -68,6 +68,7 @@ def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
                 wrong.append(what)
         counts.update(outcomes)
         counts["touching"] += int(judgement.touching.sum())
+        counts.update(judgement.marked_by())
     return {"counts": counts, "wrong": wrong}
 
 
