@@ -79,32 +79,61 @@ def least_error(
 
 
 class Slope(NamedTuple):
-    """A derivative; whether modes switched within its step, by mode; and the step, of each value."""
+    """A derivative of each value at 0.
+
+    error: how far differences over one and over two steps are apart, or what rounding leaves: the derivative is not
+    known better. jump: of the derivative at 0, about zero where it exists. switched: by mode, whether it switches
+    within the step. step: of each value.
+    """
 
     value: Tensor
+    error: Tensor
+    jump: Tensor
     switched: Tensor
     step: Tensor
 
 
+class Reached(NamedTuple):
+    """What a function returns: values, the modes (which contacts, limits and motors act) that they belong to, and the
+    sums of the magnitudes of the terms that each value is made of, whose rounding errors it has."""
+
+    values: Tensor
+    modes: Tensor
+    terms: Tensor
+
+
+ROUNDING = 1e-15  # of a value, relative to the sum of its terms
+
+
 def smooth_slope(
-    function: Callable[[float], tuple[Tensor, Tensor]], modes: Tensor, steps: Sequence[float], order: int = 4
+    function: Callable[[float], Reached], steps: Sequence[float], enough: Tensor | float = torch.inf
 ) -> Slope:
     """The derivative at 0 of a function whose pieces are smooth: within each, its modes are the same.
 
-    function: returns values, and the modes (which contacts, limits and motors act) that they belong to; modes: those at
-    0. Contacts at rest are close to a switch: where one happens, the next of the steps is tried. Values may be one for
-    each of the modes, or one for all of them.
+    Large steps suffer from curvature and from switches (contacts at rest are close to one), small ones from rounding
+    and from what a solver leaves. Steps are tried in this order until the error of every value is at most `enough` and
+    no mode switches; of each value, the best is taken. Values may be one for each of the modes, or one for all of them.
     """
-    value, used = torch.zeros(()), torch.ones((), dtype=torch.float64)
-    switched = torch.ones_like(modes, dtype=torch.bool)
+    here = function(0.0)
+    shape, worst = here.values.shape, torch.full_like(here.values, torch.inf)
+    best = Slope(torch.zeros_like(worst), worst, worst, torch.ones_like(here.modes, dtype=torch.bool), worst)
+    dirty = torch.ones(shape, dtype=torch.bool)  # of each value: a mode switches within its step
     for step in steps:
-        found = [function(k * step) for k in offsets(order)]
-        crossed = torch.stack([other != modes for _, other in found]).any(0)
-        estimate = extrapolate(slopes([x for x, _ in found], step))
-        # One value for all modes is better as long as any of them switches.
-        worse = switched if estimate.shape == switched.shape else switched.any()
-        value, used = torch.where(worse, estimate, value), torch.where(worse, step, used)
-        switched = switched & crossed
-        if not bool(switched.any()):
+        reached = [function(k * step) for k in offsets(4)]
+        switched = torch.stack([other.modes != here.modes for other in reached]).any(0)
+        narrow, wide = slopes([x.values for x in reached], step)
+        up, down, far_up, far_down = (x.values - here.values for x in reached)
+        jump = (2.0 * (up + down) - 0.5 * (far_up + far_down)) / step  # the curvature cancels
+        error = (wide - narrow).abs().maximum(ROUNDING * here.terms / step)
+        crosses = switched if switched.shape == shape else switched.any()
+        better = (dirty & ~crosses) | ((dirty == crosses) & (error < best.error))
+        found = Slope(extrapolate([narrow, wide]), error, jump, switched, torch.full_like(error, step))
+        by_mode = better if switched.shape == shape else better.any()
+        best = Slope(*(
+            torch.where(by_mode if name == "switched" else better, new, old)
+            for name, new, old in zip(Slope._fields, found, best, strict=True)
+        ))  # fmt: skip
+        dirty = torch.where(better, crosses, dirty)
+        if not bool(dirty.any()) and bool((best.error <= enough).all()):
             break
-    return Slope(value, switched, used)
+    return best

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from impact_scenes import INTEGRATORS, Random, run, simulator
 
 import backdrive as bd
+from backdrive.gradcheck import Verdict
 
 DT, SAMPLES = 1 / 60, 4
 BOTH = pytest.mark.parametrize(
@@ -161,7 +162,9 @@ def test_gradcheck_of_an_impact_on_the_boundary_of_a_step(integrator, steps_befo
                    restitution=0.5, friction=0.1)  # fmt: skip
     model = scene.build()
     report = bd.gradcheck(simulator(model, 1 / 64, integrator), model.initial_state(), steps=6)
-    assert report.ok, report
+    assert report.verdict is Verdict.INCONCLUSIVE, report
+    unclear = {t for those in report.step_verdicts.values() for t, x in enumerate(those) if x is not Verdict.AGREES}
+    assert unclear <= set(report.switched)
     assert {steps_before} <= set(report.switched) <= {steps_before - 1, steps_before}
 
 

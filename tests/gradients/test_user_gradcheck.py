@@ -1,14 +1,18 @@
 """backdrive.gradcheck: says yes to good gradients, no to wrong ones, and knows where there is none."""
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from scenes import ALL, arm, chain, pendulum, random_controls, random_state, random_wrenches, simulator
 
 import backdrive as bd
-from backdrive.gradcheck import GradcheckReport, GradcheckRow
+from backdrive.gradcheck import GradcheckReport, GradcheckRow, Verdict
 from backdrive.runtime import execute
 
 STEPS = 4
+AGREES, INCONCLUSIVE = Verdict.AGREES, Verdict.INCONCLUSIVE
 
 
 @pytest.mark.parametrize("make", ALL, ids=lambda make: make.__name__)
@@ -157,9 +161,13 @@ def test_motors_that_switch_at_a_limit():
     rows = {row.name: row for row in report.rollout}
     assert rows["controls"].switched and not rows["q"].switched
     assert report.switched == [1]
-    assert report.ok
+    assert not report.ok and report.verdict is Verdict.INCONCLUSIVE
+    assert rows["controls"].verdict is Verdict.INCONCLUSIVE and rows["q"].verdict is Verdict.AGREES
+    assert report.step_verdicts["controls"] == [AGREES, INCONCLUSIVE, AGREES, AGREES]
+    assert report.step_verdicts["q"] == [AGREES] * 4
     text = str(report)
-    assert "switch" in text
+    assert "inconclusive: a mode switches" in text and "to decide: start elsewhere" in text
+    assert text.endswith("INCONCLUSIVE: 13 of 15 comparisons agree to 1e-06, the others cannot be decided")
     assert "a contact or limit switches within the difference at steps 1: no derivative there" in text
     assert float(report.steps["controls"][1]) > 0.1  # the difference sees half of it
 
@@ -168,7 +176,7 @@ def test_switches_in_a_batch():
     controls = torch.full((3, 4, 1), 0.2, dtype=torch.float64)
     controls[2, 3] = -1.0
     report = bd.gradcheck(simulator(pendulum), random_state(pendulum(), 4), controls)
-    assert report.switched == [2] and report.ok
+    assert report.switched == [2] and report.verdict is INCONCLUSIVE
 
 
 def test_many_switches_are_abbreviated():
@@ -203,5 +211,65 @@ def test_bad_input():
 
 def test_an_empty_report_agrees():
     assert GradcheckReport(1e-6)
-    assert not GradcheckReport(1e-6, [GradcheckRow("q", 1.0, 2.0, 0.5, False)])
-    assert GradcheckReport(1e-6, [GradcheckRow("q", 1.0, 2.0, 0.5, True)])
+    for verdict in Verdict:
+        report = GradcheckReport(1e-6, [GradcheckRow("q", 1.0, 2.0, 0.5, False, 0.0, verdict)])
+        assert bool(report) == (verdict is AGREES) and report.verdict is verdict
+    assert Verdict.of_all([AGREES, INCONCLUSIVE, Verdict.WRONG]) is Verdict.WRONG
+    assert Verdict.of_all([AGREES, INCONCLUSIVE]) is INCONCLUSIVE
+
+
+# ---------------------------------------------------------------------------------------------- random worlds
+
+
+def boxes(seed, dim, bodies=2):
+    """Boxes on the ground, sliding or at rest, one on the other or beside it."""
+    draw = np.random.default_rng(seed)
+    scene = bd.Scene(dim)
+    scene.add_static(bd.HalfSpace((0.0,) * (dim - 1) + (1.0,)), friction=draw.uniform(0.1, 0.8))
+    height = 0.0
+    for k in range(bodies):
+        sizes = draw.uniform(0.2, 0.5, dim)
+        place = np.append(0.02 * draw.normal(size=dim - 1), height + sizes[-1] / 2)
+        speed = np.append(draw.choice([0.0, 1.0]) * draw.normal(size=dim - 1), 0.0)
+        scene.add_body(f"box{k}", bd.Box(*sizes), mass=draw.uniform(0.5, 2.0), position=place, velocity=speed)
+        height += sizes[-1] if draw.random() < 0.7 else 0.5
+    return scene.build()
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from([2, 3]))
+def test_right_gradients_are_never_wrong(seed, dim):
+    """Contacts at rest are at switches, and mass has no influence on a slide: that may be inconclusive, not wrong."""
+    model = boxes(seed, dim)
+    parameters = {name: model.parameter(name) for name in ("mass", "friction")}
+    report = bd.gradcheck(bd.Simulator(model, 0.01, specialize=False), model.initial_state(), steps=5,
+                          parameters=parameters)  # fmt: skip
+    assert report.verdict is not Verdict.WRONG, str(report)
+    assert report.ok == all(row.error <= 1e-6 for row in report.rollout) or report.verdict is INCONCLUSIVE
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.sampled_from([pendulum, arm]), st.integers(0, 99), st.sampled_from(["q_bar", "v_bar"]), st.floats(1e-4, 2.0))
+def test_wrong_gradients_are_wrong(make, seed, which, error):
+    """Of smooth motions, gradients that are off by a factor 1 + error."""
+    with pytest.MonkeyPatch.context() as patch:
+        wrong_gradient(patch, which, lambda x: (1.0 + error) * x)
+        report = bd.gradcheck(
+            simulator(make), random_state(make(), seed=seed), steps=3, generator=torch.Generator().manual_seed(seed)
+        )
+    row = next(row for row in report.rollout if row.name == which.removesuffix("_bar"))
+    off = abs(row.adjoint - row.difference) / max(abs(row.adjoint), abs(row.difference))
+    assert row.verdict is (Verdict.WRONG if row.error > 1e-6 else AGREES)
+    assert row.error > 1e-6 or off < 1e-5
+
+
+def test_a_derivative_that_nearly_vanishes():
+    """A box slides: its mass has no influence but for the compliance of the contact, 1e-9 of other derivatives."""
+    scene = bd.Scene(dim=2)
+    scene.add_static(bd.HalfSpace((0, 1)), friction=0.3)
+    scene.add_body("box", bd.Box(0.4, 0.2), mass=1.5, position=(0, 0.1), velocity=(2, 0), friction=0.3)
+    model = scene.build()
+    report = bd.gradcheck(bd.Simulator(model, 0.01), model.initial_state(), steps=20,
+                          parameters={"mass": model.parameter("mass")})  # fmt: skip
+    assert abs(report.rollout[-1].adjoint) < 1e-8 < 1e-6 * abs(report.rollout[0].adjoint)
+    assert report.ok, str(report)

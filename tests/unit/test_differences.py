@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from backdrive.differences import (
+    Reached,
     along,
     central,
     extrapolate,
@@ -69,9 +72,9 @@ def test_smaller_steps_where_modes_switch():
 
     def function(e):
         x = at + e - 1e-3
-        return x.abs(), (x > 0).long()
+        return Reached(x.abs(), (x > 0).long(), x.abs())
 
-    slope = smooth_slope(function, function(0.0)[1], (1e-2, 1e-4))
+    slope = smooth_slope(function, (1e-2, 1e-4))
     assert slope.switched.tolist() == [False, False, True]
     assert slope.value[:2].tolist() == pytest.approx([-1.0, 1.0])
     assert slope.step[:2].tolist() == [1e-4, 1e-2]
@@ -80,7 +83,38 @@ def test_smaller_steps_where_modes_switch():
 def test_one_value_for_all_modes():
     def function(e):
         x = torch.tensor([1e-3, 0.5], dtype=torch.float64) + e
-        return x.abs().sum(), (x > 0).long()
+        return Reached(x.abs().sum(), (x > 0).long(), x.abs().sum())
 
-    slope = smooth_slope(function, function(0.0)[1], (1e-2, 1e-4))
+    slope = smooth_slope(function, (1e-2, 1e-4))
     assert float(slope.value) == pytest.approx(2.0) and not slope.switched.any() and float(slope.step) == 1e-4
+
+
+STEPS = (1e-4, 1e-5, 1e-3, 1e-6, 1e-7)
+
+
+def of_one(f):
+    """A function of one number, without modes."""
+
+    def reached(e):
+        value = torch.tensor(f(e), dtype=torch.float64)
+        return Reached(value, torch.zeros(1), value.abs() + 1.0)
+
+    return reached
+
+
+@given(st.floats(-3.0, 3.0), st.floats(0.1, 300.0), st.floats(0.0, 1e-6))
+def test_the_error_is_known(slope, curvature, noise):
+    """sin: its derivative at 0 is known to the error that is told, whatever its scale and the noise of its values."""
+    draw = np.random.default_rng(0)
+    found = smooth_slope(
+        of_one(lambda e: slope * np.sin(curvature * e) / curvature + e * e + noise * draw.uniform(-1, 1)), STEPS, 1e-9
+    )
+    assert abs(float(found.value) - slope) <= 3.0 * float(found.error) + 1e-300
+    assert float(found.error) <= 1e-5 * abs(slope) + 1e4 * noise + 1e-9
+
+
+@given(st.floats(-2.0, 2.0), st.floats(-2.0, 2.0))
+def test_a_kink_without_a_mode_shows_as_a_jump(left, right):
+    found = smooth_slope(of_one(lambda e: (right if e > 0 else left) * e + 50.0 * e * e), STEPS)
+    assert float(found.jump) == pytest.approx(right - left, abs=1e-7)
+    assert float(found.value) == pytest.approx((left + right) / 2, abs=1e-7)

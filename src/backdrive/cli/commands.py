@@ -21,7 +21,7 @@ except ImportError as error:
 if TYPE_CHECKING:
     from .. import Simulator, State
 
-FAILED, WRONG_USE, INTERRUPTED = 1, 2, 130  # exit codes
+FAILED, WRONG_USE, INCONCLUSIVE, INTERRUPTED = 1, 2, 3, 130  # exit codes
 
 app = typer.Typer(
     help="Differentiable physics: run the papers' experiments, film planar worlds, check gradients.",
@@ -152,10 +152,11 @@ def check_gradients(
 ) -> None:
     """Compare the gradients of a world with finite differences, input by input and step by step.
 
-    The exit code is 1 if they disagree.
+    The exit code is 0 if all agree, 1 if one is wrong, and 3 if differences cannot decide (2: wrong use).
     """
     with _errors():
         from .. import gradcheck
+        from ..gradcheck import Verdict
 
         simulator, start = _prepare(world, state, dt, impacts)
         model = simulator.model
@@ -163,8 +164,7 @@ def check_gradients(
         parameters = {name: model.parameter(name) for name in parameter or usual}
         report = gradcheck(simulator, start, steps=steps, parameters=parameters, tolerance=tolerance)
     console.print(str(report), highlight=False, markup=False)
-    if not report:
-        raise typer.Exit(FAILED)
+    raise typer.Exit({Verdict.AGREES: 0, Verdict.WRONG: FAILED, Verdict.INCONCLUSIVE: INCONCLUSIVE}[report.verdict])
 
 
 def _prepare(world: Path, state: Path | None, dt: float | None, impacts: bool | None) -> tuple[Simulator, State]:

@@ -24,7 +24,7 @@ class Outcome(enum.Enum):
     NOT_CONVEX = "not_convex"
     """The second-order model of the cost is not convex in the controls, whatever the regularisation."""
     DIVERGED = "diverged"
-    """The motion or its cost is not finite with the initial controls."""
+    """The motion or its cost is not finite with the initial controls; or the gradient is not, with those found."""
 
     def __str__(self) -> str:
         return self.value

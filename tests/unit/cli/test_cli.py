@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import backdrive as bd
 from backdrive import experiments
 from backdrive.cli import commands as cli
+from backdrive.runtime import execute
 
 runner = CliRunner()
 
@@ -108,7 +109,14 @@ def test_gradcheck_agrees(world):
     result = call("gradcheck", world, "--steps", 20, "--dt", 0.01)
     assert result.exit_code == 0 and "all agree to 1e-06" in result.stdout and "parameter mass" in result.stdout
     result = call("gradcheck", world, "--steps", 3, "--tolerance", 0, "--parameter", "gravity")
-    assert result.exit_code == 1 and "DISAGREE" in result.stdout and "parameter gravity" in result.stdout
+    assert result.exit_code == 3 and "INCONCLUSIVE" in result.stdout and "parameter gravity" in result.stdout
+
+
+def test_gradcheck_finds_wrong_gradients(world, monkeypatch):
+    right = execute.vjp
+    monkeypatch.setattr(execute, "vjp", lambda *args: {name: 1.01 * x for name, x in right(*args).items()})
+    result = call("gradcheck", world, "--steps", 3, "--dt", 0.01)
+    assert result.exit_code == 1 and "WRONG" in result.stdout and result.stdout.strip().endswith("DISAGREE to 1e-06")
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,8 @@ import math
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from worlds import arm, double, random, random_state, simulator
 
 import backdrive as bd
@@ -110,3 +112,47 @@ def test_mpc_moves_its_plan_on_and_counts():
     mpc.act(x)
     with pytest.raises(ValueError, match=r"the state has the batch \[2\], the last plan \[\]: reset\(\) first"):
         mpc.act(x.repeat(2, 1))
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.sampled_from([1e-8, 1e-3, 1.0, 1e3, 1e6]), st.floats(1e-2, 1e2), st.booleans())
+def test_adam_says_converged_only_at_a_minimum(seed, rate, scale, limited):
+    """Quadratic costs of all scales, and rates from far too small to far too large: whatever Adam says is true."""
+    draw = random(seed)
+    H = draw(3, 3)
+    H = scale * (H @ H.mT + 0.1 * torch.eye(3).double())
+    goal = draw(3)
+    cost = Cost(lambda x, u, t: 0.5 * (u - goal) @ H @ (u - goal) + 0.1 * scale)
+    limits = (-0.5, 0.5) if limited else None
+    plan = optimize(
+        lambda x, u: x, cost, torch.zeros(1).double(), torch.zeros(1, 3).double(), limits=limits,
+        method=Shooting("adam", rate=rate, max_iterations=150, tolerance=1e-7),
+    )  # fmt: skip
+    best = optimize(
+        lambda x, u: x, cost, torch.zeros(1).double(), torch.zeros(1, 3).double(), limits=limits,
+        method=Shooting(tolerance=1e-14),
+    )  # fmt: skip
+    gap = float(plan.cost - best.cost) / float(best.cost)
+    assert gap >= -1e-9
+    if plan.outcome is Outcome.CONVERGED:
+        assert gap < 1e-3
+    else:
+        assert plan.outcome is Outcome.MAX_ITERATIONS
+
+
+def test_adam_with_too_large_a_rate_finds_the_minimum():
+    plan = plan_by(Shooting("adam", rate=100.0, max_iterations=400))
+    best = plan_by(ILQR(tolerance=1e-12))
+    assert (plan.cost < plan.history[0]).all()
+    assert (plan.history[0] - plan.cost > 0.97 * (best.history[0] - best.cost)).all()
+
+
+def test_adam_where_the_cost_jumps_says_that_no_step_helps():
+    """A cost whose gradient promises a decrease that does not come."""
+
+    def stage(x, u, t):
+        return u.detach().abs().sum() + 1.0 + (u - u.detach()).sum()
+
+    plan = optimize(lambda x, u: x, Cost(stage), torch.zeros(1).double(), torch.zeros(2, 3).double(),
+                    method=Shooting("adam", max_iterations=100))  # fmt: skip
+    assert plan.outcome is Outcome.LINE_SEARCH_FAILED and float(plan.cost) == 2.0

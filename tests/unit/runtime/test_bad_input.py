@@ -272,7 +272,11 @@ PARAMETERS = [
         ValueError,
         "parameter 'mass' of 'hand' (environment 1) must be > 0, got 0.0",
     ),
-    ({"mass": torch.tensor([1.0, NAN, 1.0, 1.0])}, ValueError, "parameter 'mass' of 'lower' must be finite, got nan"),
+    (
+        {"mass": torch.tensor([1.0, NAN, 1.0, 1.0])},
+        ValueError,
+        "parameter 'mass' of 'lower' must be finite and > 0, got nan",
+    ),
     ({"com": torch.full((4, 3), INF)}, ValueError, "parameter 'com' of 'upper' must be finite, got inf"),
     (
         {"axis": zeros(2, 3)},
