@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...ir import Index, IndexArray, Scalar, ScalarArray
 from ..geometry.contact_points import ContactPoints
 from ..tree.dynamics import Dynamics
+from .energy_guard import EnergyGuard
 from .problem import ContactProblem
 
 
@@ -55,7 +56,7 @@ class ConstraintOutcome:
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
     there are no single rows. first_contact: the first row of the contacts. v_next, move [nv]: v⁺ and v⁺ + p. pseudo
     [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if
-    positions are corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused
+    positions are corrected in some lane. guard: the energy guard, which tells what was kept of the bias. caused, pseudo_caused
     [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the
     complementarity conditions; touching: contacts that press; depth: the deepest penetration, m; modes: a fingerprint
     of the active set.
@@ -70,7 +71,7 @@ class ConstraintOutcome:
     correction: ScalarArray
     pushes: ScalarArray
     corrected: IndexArray
-    rebound: ScalarArray
+    guard: EnergyGuard
     q: ScalarArray | None = None
     limits: LimitRows | None = None
     caused: ScalarArray | None = None

@@ -28,7 +28,8 @@ class RowData(NamedTuple):
     start; the others follow. speeds: b (m/s, rad/s). compliance: R ((m/s) per N s). low, high: constant part of the
     bounds (N s). mu: by which part of the normal's impulse the bounds are wider. violation: of the first row, how far
     positions are from satisfying it (m, rad; of contacts and limits negative, or zero). speeds_next: speeds with v⁺
-    instead of v*, with the same bias, if v⁺ is known. bounces: mask, whether the constraint is a contact that bounces.
+    instead of v*, with the same bias, if v⁺ is known. bias: the part of the first row's speed b that is not J v*.
+    bounces: mask, whether the constraint is a contact that bounces.
     """
 
     support: Support
@@ -42,14 +43,15 @@ class RowData(NamedTuple):
     mu: Sequence[Scalar]
     violation: Scalar
     speeds_next: Sequence[Scalar]
+    bias: Scalar = 0.0
     bounces: Mask = False
 
 
 class ContactProblem:
     """The contact problem of a substep (see above), in every lane. Its n rows are padded to whole tiles.
 
-    Arrays [n], named as in `RowData`: b, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal (the
-    row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next: speeds
+    Arrays [n], named as in `RowData`: b, bias, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal
+    (the row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next: speeds
     J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest |b|).
     factored: the active set whose factors are in `delassus.B`.
     """
@@ -61,7 +63,7 @@ class ContactProblem:
         self.constraints, self.start = constraints, start
         self.delassus = DenseDelassus(constraints, factors, nv)
         most = self.capacity
-        self.b, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(5))
+        self.b, self.bias, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(6))
         self.violation, self.impulse, self.bounces, self.factored = (memory(most) for _ in range(4))
         self.speed_next: ScalarArray | None = memory(most) if known else None
         self.v_next_known: ScalarArray | None = memory(1) if known else None
@@ -97,6 +99,7 @@ class ContactProblem:
         for k in range(len(masked)):
             r = first + k
             self.b[r] = select(on[k], data.speeds[k], 0.0)
+            self.bias[r] = select(on[k], data.bias, 0.0) if k == 0 else 0.0
             self.compliance[r] = select(on[k], data.compliance[k], 1.0)
             self.low[r], self.high[r] = select(on[k], data.low[k], 0.0), select(on[k], data.high[k], 0.0)
             self.mu[r] = select(on[k], data.mu[k], 0.0)
@@ -114,7 +117,7 @@ class ContactProblem:
         whole = (count + (TILE - 1)) // TILE * TILE
         for r in loop(whole, start=count):
             self.b[r], self.compliance[r], self.low[r], self.high[r], self.mu[r] = 0.0, 1.0, 0.0, 0.0, 0.0
-            self.violation[r], self.impulse[r] = 0.0, 0.0
+            self.bias[r], self.violation[r], self.impulse[r] = 0.0, 0.0, 0.0
             if self.speed_next is not None:
                 self.speed_next[r] = 0.0
             self.normal[r], self.slot[r] = r, 0

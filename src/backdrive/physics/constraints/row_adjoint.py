@@ -26,6 +26,7 @@ from .assemble import nearest_limit, signed
 from .constraints import Support
 from .contact_terms import LIMIT_SLOP, SLOP, contact_bias, gap_bias
 from .correction import damping, reachable
+from .energy_guard import kept_bias
 from .forces import FORCE
 from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 
@@ -44,14 +45,14 @@ class RowMultipliers(NamedTuple):
 
 
 class ContactMultipliers(NamedTuple):
-    """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part of its
-    restitution that was kept; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of the
+    """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part that the
+    energy guard kept of its bias; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of the
     point at which it acts, or None."""
 
     rows: list[RowMultipliers]
     on: Mask
     hits: Mask
-    rebound: Scalar
+    kept: Scalar
     surface: Scalar
     slop: Scalar
     force_bar: Vec | None
@@ -177,7 +178,8 @@ class RowAdjoint:
             def power(kind: Index, numbers: RowMultipliers, a: Pose, b: Pose, link: Vec, record: Vec, q: Vec) -> Scalar:
                 sign, gap = nearest_limit(record, q[0])
                 total, _ = self._power(numbers, signed(joint_row(kind, link, a), sign), a, b)
-                rate = select(self.correcting, self.rate * gap, gap_bias(gap, LIMIT_SLOP, left))
+                bias = kept_bias(gap_bias(gap, LIMIT_SLOP, left), self.outcome.guard.kept[0])
+                rate = select(self.correcting, self.rate * gap, bias)
                 return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
 
             own = ((link - 1) * layout.LINK, constraints.joint_link(link))
@@ -196,7 +198,7 @@ class RowAdjoint:
                 [self._multipliers(first + k) for k in range(constraints.block)],
                 on,
                 self.outcome.problem.bounces[first] > 0.5 if constraints.bounces else False,
-                self.outcome.rebound[0],
+                self.outcome.guard.kept[0],
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
                 self._force_bar(slot),
@@ -228,9 +230,8 @@ class RowAdjoint:
         total, powers = self._power(normal, rows[0], a, b)
         surface = material(record_a, record_b, constraints.combine)
         before = powers[2] if constraints.bounces else 0.0
-        restitution = surface.restitution * contact.rebound
-        bias = contact_bias(point.gap, contact.slop, restitution, before, contact.hits, self.times.left)
-        bias = select(self.correcting, self.rate * point.gap, bias)
+        bias = contact_bias(point.gap, contact.slop, surface.restitution, before, contact.hits, self.times.left)
+        bias = select(self.correcting, self.rate * point.gap, kept_bias(bias, contact.kept))
         total = total - normal.free * (bias + surface.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)
