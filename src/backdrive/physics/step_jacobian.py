@@ -20,7 +20,7 @@ from .rollout import new_warm_start
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .step import substep
-from .step_adjoint import constrained_dynamics, correction_adjoint
+from .step_adjoint import constrained_dynamics, correction_adjoint, guard_adjoint
 from .tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
 from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
@@ -72,6 +72,8 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
             constraints.forget_points()
         cotangents = Cotangents(q_bar, v_bar, u_bar)
         dynamics_adjoint(tree, inputs, dynamics, DynamicsSeeds(vdot_bar, v_bar), cotangents, constraints)
+        if constraints is not None:
+            guard_adjoint(tree, dynamics, constraints, inputs, cotangents)
         by_q = workspace(nv)
         write_covector(tree, q, q_bar, by_q)
         of_velocity, of_step = given.after.row(k), given.step.row(k)

@@ -70,7 +70,7 @@ def constrain(
     if problem.v_next_known is not None and motion.v_next is not None:
         problem.v_next_known[0] = select(is_finite(motion.v_next[0]), 1.0, 0.0)
     found = candidate_points(ctx, motion, links, impacts, contacts)
-    v_next, move, pseudo = memory(nv), memory(nv), memory(nv)
+    v_next, move, change, pseudo = (memory(nv) for _ in range(4))
     copy(nv, motion.free, v_next)
     rows = RowAssembler(ctx, motion._replace(free=v_next), links, problem, impacts)
     limits = None
@@ -95,7 +95,7 @@ def constrain(
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, first_contact, v_next, move, pseudo, correction, pushes, corrected, guard, q, limits, caused,
+        problem, found, first_contact, v_next, move, change, pseudo, correction, pushes, corrected, guard, q, limits, caused,
         pseudo_caused,
     )  # fmt: skip
     going: Mask = True if impacts is None else impacts.going
@@ -110,6 +110,9 @@ def constrain(
             status[1], status[2] = rows.touching(contacts or found, first_contact)
             status[3] = active_set_fingerprint(problem, count, constraints.bounces) + 0.5 * guard.guarded[0]
     copy(nv, v_next, move)
+    if adjoint:
+        for k in loop(nv):
+            change[k] = v_next[k] - motion.free[k]
     for _ in when(problem.count > 0):
         worst = carry(1)
         worst[0] = 0.0

@@ -6,7 +6,9 @@ The impulses λ of a substep change the kinetic energy of the free motion, in th
 
 Contacts that only stop what approaches, friction, and equations never add any. What may is the bias that asks a row to
 open: Newton's law of restitution, v⁺ = -e v⁻, together with friction in an eccentric impact; and the speed at which a
-penetration within the slop is left. Of both, the same part κ is kept, the largest for which no energy is gained.
+penetration within the slop is left. Of both, the same part κ is kept, for which no energy is gained. The impulses may
+jump as κ changes, so that energy is gained on one side and lost on the other: then the side of the loss is taken, and the
+loss is part of the residual.
 """
 
 from __future__ import annotations
@@ -33,9 +35,10 @@ from ...ir import (
 from ..solvers import Solver
 from .problem import ContactProblem
 
-# As parts of the solver's tolerance: the gain, as a speed by which impulses press, that counts as one; the change of
-# energy that counts as none when κ is sought; and the precision of κ itself.
-GAIN, NO_CHANGE, PRECISION = 1e-1, 1e-3, 1e-2
+# In units of the solver's tolerance. Changes of energy are relative to those of impulses at the largest speed: a gain
+# above the first is reduced; below the second, κ is found; above the third, the impulses jump. The last is the precision
+# of κ itself.
+GAIN, NO_CHANGE, JUMP, PRECISION = 1e-1, 1e-3, 1e3, 1e-2
 
 # κ is sought by false position, and after this many solves by bisection: the impulses may jump.
 FALSE_POSITIONS = 16
@@ -117,7 +120,8 @@ class EnergyGuard:
             going[0] = 0.0
             suspect = where & again & ((to_float(i) > 0.5) | self._may_gain())
             for _ in when(any_lane(suspect)):
-                self._judge(suspect, bracket, going)
+                change = self._judge(suspect, bracket, going)
+                error[0] = maximum(error[0], select(going[0] > 0.0, 0.0, change))
         return error[0]
 
     def _free_speed(self, r: Index) -> Scalar:
@@ -148,8 +152,9 @@ class EnergyGuard:
             total[1] = total[1] + absolute(x)
         return Gain(total[0], total[1] / problem.unit[0])
 
-    def _judge(self, suspect: Mask, bracket: Bracket, going: ScalarArray) -> None:
-        """Judge the impulses for the part κ; where they gain energy, go on with the next part."""
+    def _judge(self, suspect: Mask, bracket: Bracket, going: ScalarArray) -> Scalar:
+        """Judge the impulses for the part κ; where they gain energy, go on with the next part. Returns the change of
+        energy where the impulses jump, relative to that of impulses at the largest speed."""
         problem, tolerance, (energy, scale) = self.problem, self.solver.tolerance, self._gain()
         first, kept = bracket.solves[0] < 0.5, self.kept[0]
         starts = first & (energy > GAIN * tolerance * scale)
@@ -162,6 +167,8 @@ class EnergyGuard:
         for r in loop(problem.count):  # impulses close to the solution would be accepted as the solution
             problem.impulse[r] = select(goes, 0.0, problem.impulse[r])
         going[0] = select(goes, 1.0, 0.0)
+        jumps = searches & (absolute(energy) > JUMP * tolerance * scale)
+        return select(jumps, absolute(energy) / maximum(scale, 1e-300), 0.0)
 
     def keep(self, part: Scalar) -> None:
         """Let the rows' bias be what is kept of it."""

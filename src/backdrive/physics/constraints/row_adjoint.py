@@ -4,6 +4,8 @@ They are the gradient, for fixed λ, y, n and v⁺ (see `constrain_adjoint`), of
 
     λ · J n - y · (J v⁺ + bias + softness λ)          (rows at a bound: + y · bound instead),
 
+(and where the energy guard acts, with other multipliers of J n and J v⁺, see there),
+
 each of which depends on the poses and twists of two links and on the constants of one constraint.
 """
 
@@ -37,10 +39,12 @@ CORRECTION, VELOCITY = 0, 1  # which rows: those that correct positions, whose v
 
 
 class RowMultipliers(NamedTuple):
-    """λ; the multiplier y if the row is free, else zero; ± y if it is at its upper or lower bound, else zero."""
+    """λ; the multiplier y if the row is free, else zero; that of J v⁺, which is the same without the energy guard; ± y if
+    the row is at its upper or lower bound, else zero."""
 
     impulse: Scalar
     free: Scalar
+    pull: Scalar
     bound: Scalar
 
 
@@ -83,6 +87,7 @@ class RowAdjoint:
         self.constants_bar = all_elements(links.constants_bar)
         self.scale = select(self.correcting, 1.0, 1.0 / self.times.unit)
         self.rate = adjoint.contact_model.solver.erp / self.times.left
+        self.kept = self.outcome.guard.kept[0]
 
     def add_all(self) -> None:
         if self.outcome.limits is not None:  # there are single rows
@@ -97,16 +102,18 @@ class RowAdjoint:
     def _multipliers(self, r: Index) -> RowMultipliers:
         adjoint, outcome, correcting = self.adjoint, self.outcome, self.correcting
         y, mode, pushes = adjoint.multiplier[r], adjoint.mode[r], outcome.pushes[r] > 0.5
+        correction = select(pushes, adjoint.correction_multiplier[r], 0.0)
         return RowMultipliers(
             select(correcting, outcome.correction[r], outcome.problem.impulse[r]),
-            select(correcting, select(pushes, adjoint.correction_multiplier[r], 0.0), select(mode == FREE, y, 0.0)),
+            select(correcting, correction, select(mode == FREE, y, 0.0)),
+            select(correcting, correction, adjoint.pull(r)),
             select(correcting, 0.0, mode * y),
         )
 
     def _power(self, numbers: RowMultipliers, row: Row, a: Pose, b: Pose) -> tuple[Scalar, list[Scalar]]:
         """λ · J n - y · J v⁺ of a row; and its speeds J v⁺, J n (and J v)."""
         powers = [row_speed(row, a, k) - row_speed(row, b, k) for k in range(self.velocities)]
-        return numbers.impulse * powers[1] - numbers.free * powers[0], powers
+        return numbers.impulse * powers[1] - numbers.pull * powers[0], powers
 
     def _differentiate(
         self, function: Callable[..., Scalar], support: Support, *constants: tuple[Index | None, Vec]
@@ -178,7 +185,7 @@ class RowAdjoint:
             def power(kind: Index, numbers: RowMultipliers, a: Pose, b: Pose, link: Vec, record: Vec, q: Vec) -> Scalar:
                 sign, gap = nearest_limit(record, q[0])
                 total, _ = self._power(numbers, signed(joint_row(kind, link, a), sign), a, b)
-                bias = kept_bias(gap_bias(gap, LIMIT_SLOP, left), self.outcome.guard.kept[0])
+                bias = kept_bias(gap_bias(gap, LIMIT_SLOP, left), self.kept)
                 rate = select(self.correcting, self.rate * gap, bias)
                 return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
 
@@ -198,7 +205,7 @@ class RowAdjoint:
                 [self._multipliers(first + k) for k in range(constraints.block)],
                 on,
                 self.outcome.problem.bounces[first] > 0.5 if constraints.bounces else False,
-                self.outcome.guard.kept[0],
+                self.kept,
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
                 self._force_bar(slot),
