@@ -95,8 +95,8 @@ def constrain(
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, first_contact, v_next, move, change, pseudo, correction, pushes, corrected, guard, q, limits, caused,
-        pseudo_caused,
+        problem, found, first_contact, v_next, move, change, pseudo, correction, pushes, corrected, guard, q, limits,
+        caused, pseudo_caused,
     )  # fmt: skip
     going: Mask = True if impacts is None else impacts.going
     warm_start.forget(going)
