@@ -58,8 +58,9 @@ class Status:
         residual, contacts, depth, modes, *counts = numbers[..., 2:].unbind(-1)
         contacts, guarded, *counts = (x.to(torch.int64) for x in (contacts, *counts))
         converged, modes = finite & (residual <= tolerance), modes + numbers[..., 1]
-        counts = counts or [torch.zeros_like(contacts)] * 3
-        return cls(finite, clipped, converged, residual, contacts, depth, modes, *counts, guarded)
+        impacts, fallbacks, simultaneous = counts or [torch.zeros_like(contacts)] * 3
+        events = (impacts, fallbacks, simultaneous, guarded)
+        return cls(finite, clipped, converged, residual, contacts, depth, modes, *events)
 
     def __repr__(self) -> str:
         steps, touching, unsolved = self.finite.numel(), int((self.contacts > 0).sum()), int((~self.converged).sum())

@@ -49,9 +49,9 @@ class StepStatus(NamedTuple):
     """What a step reports besides whether its result is finite, in the order of the rows of the status.
 
     clipped: motors at a limit. The following are there with constraints: residual of the complementarity conditions;
-    contacts that press; the deepest penetration (m); a fingerprint of the active set; how often the energy guard reduced
-    what pushes bodies apart. The last three are there with impacts: their number; whether there were too many; those of
-    several contacts at once.
+    contacts that press; the deepest penetration (m); a fingerprint of the active set; how often the energy guard
+    reduced what pushes bodies apart. The last three are there with impacts: their number; whether there were too many;
+    those of several contacts at once.
     """
 
     clipped: Scalar

@@ -7,8 +7,8 @@ n as without constraints (`dynamics_adjoint`). The correction of positions is li
 the same form.
 
 Where the energy guard keeps a part κ of the bias (`energy_guard`), κ is one more unknown, and the gain of energy
-g = λ · (s* + s⁺) / 2 = 0 one more equation, with multiplier z. Then Bᵀ y = J A⁻¹ w - z s⁺, where z is such that y has no
-component along the bias that is scaled by κ; the rows pull by y + z λ instead of y, on n + z u instead of n, with
+g = λ · (s* + s⁺) / 2 = 0 one more equation, with multiplier z. Then Bᵀ y = J A⁻¹ w - z s⁺, where z is such that y has
+no component along the bias that is scaled by κ; the rows pull by y + z λ instead of y, on n + z u instead of n, with
 u = v⁺ - v*; and -z/2 u · A u is left to differentiate.
 """
 

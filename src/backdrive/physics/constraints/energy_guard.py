@@ -7,8 +7,8 @@ The impulses λ of a substep change the kinetic energy of the free motion, in th
 Contacts that only stop what approaches, friction, and equations never add any. What may is the bias that asks a row to
 open: Newton's law of restitution, v⁺ = -e v⁻, together with friction in an eccentric impact; and the speed at which a
 penetration within the slop is left. Of both, the same part κ is kept, for which no energy is gained. The impulses may
-jump as κ changes, so that energy is gained on one side and lost on the other: then the side of the loss is taken, and the
-loss is part of the residual.
+jump as κ changes, so that energy is gained on one side and lost on the other: then the side of the loss is taken, and
+the loss is part of the residual.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ from ..solvers import Solver
 from .problem import ContactProblem
 
 # In units of the solver's tolerance. Changes of energy are relative to those of impulses at the largest speed: a gain
-# above the first is reduced; below the second, κ is found; above the third, the impulses jump. The last is the precision
-# of κ itself.
+# above the first is reduced; below the second, κ is found; above the third, the impulses jump. The last is the
+# precision of κ itself.
 GAIN, NO_CHANGE, JUMP, PRECISION = 1e-1, 1e-3, 1e3, 1e-2
 
 # κ is sought by false position, and after this many solves by bisection: the impulses may jump.

@@ -51,9 +51,9 @@ class ContactProblem:
     """The contact problem of a substep (see above), in every lane. Its n rows are padded to whole tiles.
 
     Arrays [n], named as in `RowData`: b, bias, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal
-    (the row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next: speeds
-    J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest |b|).
-    factored: the active set whose factors are in `delassus.B`.
+    (the row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next:
+    speeds J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest
+    |b|). factored: the active set whose factors are in `delassus.B`.
     """
 
     def __init__(

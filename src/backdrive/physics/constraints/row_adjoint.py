@@ -39,8 +39,8 @@ CORRECTION, VELOCITY = 0, 1  # which rows: those that correct positions, whose v
 
 
 class RowMultipliers(NamedTuple):
-    """λ; the multiplier y if the row is free, else zero; that of J v⁺, which is the same without the energy guard; ± y if
-    the row is at its upper or lower bound, else zero."""
+    """λ; the multiplier y if the row is free, else zero; that of J v⁺, which is the same without the energy guard; ± y
+    if the row is at its upper or lower bound, else zero."""
 
     impulse: Scalar
     free: Scalar
@@ -50,8 +50,8 @@ class RowMultipliers(NamedTuple):
 
 class ContactMultipliers(NamedTuple):
     """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part that the
-    energy guard kept of its bias; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of the
-    point at which it acts, or None."""
+    energy guard kept of its bias; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of
+    the point at which it acts, or None."""
 
     rows: list[RowMultipliers]
     on: Mask
