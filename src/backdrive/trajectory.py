@@ -47,7 +47,7 @@ class Status:
 
     @classmethod
     def of(cls, numbers: Tensor, tolerance: float) -> Status:
-        """From the numbers of a kernel, [..., 2], with constraints [..., 6], with impacts [..., 10].
+        """From the numbers of a kernel, [..., 2], with constraints [..., 7], with impacts [..., 10].
 
         tolerance: the residual below which a solve has converged, m/s.
         """
@@ -56,10 +56,11 @@ class Status:
             zero, none = torch.zeros_like(numbers[..., 0]), torch.zeros_like(clipped)
             return cls(finite, clipped, finite, zero, none, zero, numbers[..., 1], none, none, none, none)
         residual, contacts, depth, modes, *counts = numbers[..., 2:].unbind(-1)
-        contacts, *counts = (x.to(torch.int64) for x in (contacts, *counts))
+        contacts, guarded, *counts = (x.to(torch.int64) for x in (contacts, *counts))
         converged, modes = finite & (residual <= tolerance), modes + numbers[..., 1]
-        counts = counts or [torch.zeros_like(contacts)] * 4
-        return cls(finite, clipped, converged, residual, contacts, depth, modes, *counts)
+        impacts, fallbacks, simultaneous = counts or [torch.zeros_like(contacts)] * 3
+        events = (impacts, fallbacks, simultaneous, guarded)
+        return cls(finite, clipped, converged, residual, contacts, depth, modes, *events)
 
     def __repr__(self) -> str:
         steps, touching, unsolved = self.finite.numel(), int((self.contacts > 0).sum()), int((~self.converged).sum())

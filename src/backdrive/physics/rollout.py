@@ -28,7 +28,7 @@ from .step import StepStatus, step
 from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
 
-STATUS = (2, 6, 10)  # numbers of a step's status: without constraints, with them, and with impacts
+STATUS = (2, 7, 10)  # numbers of a step's status: without constraints, with them, and with impacts
 
 
 @dataclass(frozen=True)

@@ -47,9 +47,9 @@ class StepStatus(NamedTuple):
     """What a step reports besides whether its result is finite, in the order of the rows of the status.
 
     clipped: motors at a limit. The following are there with constraints: residual of the complementarity conditions;
-    contacts that press; the deepest penetration (m); a fingerprint of the active set. The last four are there with
-    impacts: their number; whether there were too many; those of several contacts at once; those whose restitution was
-    reduced so that no energy is gained.
+    contacts that press; the deepest penetration (m); a fingerprint of the active set; how often the energy guard
+    reduced what pushes bodies apart. The last three are there with impacts: their number; whether there were too many;
+    those of several contacts at once.
     """
 
     clipped: Scalar
@@ -57,10 +57,10 @@ class StepStatus(NamedTuple):
     contacts: Scalar = 0.0
     depth: Scalar = 0.0
     modes: Scalar = 0.0
+    guarded: Scalar = 0.0
     impacts: Scalar = 0.0
     fallbacks: Scalar = 0.0
     simultaneous: Scalar = 0.0
-    guarded: Scalar = 0.0
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,8 @@ def step(ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: Scala
     move(tree, now.stages.start, outcome.move, now.times.left, state.q)
     if forces is not None:
         add_forces(tree.constraints, outcome, 1.0 / h, True, forces)
-    return StepStatus(dynamics.clipped, outcome.residual, outcome.touching, outcome.depth, outcome.modes)
+    numbers = (outcome.residual, outcome.touching, outcome.depth, outcome.modes, outcome.guard.guarded[0])
+    return StepStatus(dynamics.clipped, *numbers)
 
 
 def step_through_impacts(
@@ -125,8 +126,8 @@ def step_through_impacts(
 ) -> StepStatus:
     """As `step`, in substeps."""
     tree, h = ctx.tree, ctx.h
-    impacts, numbers = Impacts(tree, ctx.integrator, h), memory(5)
-    zero(5, numbers)
+    impacts, numbers = Impacts(tree, ctx.integrator, h), memory(6)
+    zero(6, numbers)
     impacts.begin()
     for i in interruptible(while_any(lambda: impacts.going, most_substeps(tree))):
         now = substep(ctx, state, inputs, impacts.duration(), impacts=impacts)
@@ -142,9 +143,10 @@ def step_through_impacts(
         end = select(passage.timed, 1.0, 0.5) + select(passage.returns, 0.25, 0.0) + passage.slot
         modes = outcome.modes + select(passage.found, end / IMPACT_CODE, 0.0)
         numbers[4] = numbers[4] + select(going, to_float(i + 1) * modes, 0.0)
+        numbers[5] = numbers[5] + select(going, outcome.guard.guarded[0], 0.0)
     fallbacks = select(impacts.going, 1.0, impacts.fallbacks[0])  # or the step did not get to its end
-    counts = (impacts.count[0], fallbacks, impacts.simultaneous[0], impacts.guarded[0])
-    return StepStatus._make((*(numbers[k] for k in range(5)), *counts))
+    counts = (impacts.count[0], fallbacks, impacts.simultaneous[0])
+    return StepStatus._make((*(numbers[k] for k in range(6)), *counts))
 
 
 def most_impacts(tree: Tree) -> Index:

@@ -7,6 +7,7 @@ is kept, and then differentiated backwards, substep by substep (`impacts.impact_
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..ir import (
     Scalar,
@@ -162,6 +163,7 @@ class SubstepAdjoint:
             virtual = dynamics_adjoint(tree, stage_inputs, dynamics, seeds, inside, constraints, acting)
             if constraints is None:
                 return
+            rate = rate + guard_adjoint(tree, dynamics, constraints, stage_inputs, inside)
             free_rate = free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, inside)
             if impact is not None and end is not None:
                 for _ in when(impact.timing.several[0] > 0):
@@ -234,7 +236,7 @@ class SubstepAdjoint:
                 y, mode = constraints.multiplier[r], constraints.mode[r]
                 bound = select(mode == LOWER, problem.low[r], problem.high[r])
                 at_bound = select(mode == FREE, 0.0, y * bound / whole)
-                total[0] = total[0] + (at_bound - select(mode == FREE, y * speeds[r], 0.0)) / unit
+                total[0] = total[0] + (at_bound - constraints.pull(r) * speeds[r]) / unit
         gone = select(found, -end.even[0] * event.passage.part / whole, end.time[0])
         before = total[0] + gone + select(found, timing.left_bar[0], 0.0)
         timing.left_bar[0] = select(flies, before, timing.left_bar[0])
@@ -284,20 +286,63 @@ def correction_adjoint(
 
     Returns the derivative of the loss by the time h in A = M + h D.
     """
-    outcome, rate = constraints.outcome, memory(1)
+    outcome, rate, q_bar = constraints.outcome, memory(1), memory(tree.nq)
     rate[0] = 0.0
-    q_bar, v_bar = memory(tree.nq), memory(tree.nv)
     zero(tree.nq, q_bar)
     for _ in when(outcome.corrected[0] > 0):
         assert outcome.pseudo_caused is not None
-        zero(tree.nv, v_bar)
-        inside = Cotangents(q_bar, v_bar, constants=cotangents.constants, moments=cotangents.moments)
         virtual, N = constraints.correct(dynamics, inputs.q, move_bar)
-        rest = workspace(tree.nv)
-        still = TreeMotion(dynamics.frames.slowed(tree, 0.0), outcome.pseudo_caused, outcome.pseudo)
-        zero(tree.nv, rest)
-        power_adjoint(tree, VirtualPower(inputs.q, rest, still, virtual, N, acting=0.0), -1.0, inside)
-        joint_inertia_adjoint(tree, inputs, virtual, outcome.pseudo, inside)
-        rate[0] = damping_rate(tree, inputs, dynamics, virtual, outcome.pseudo)
+        caused = TreeVelocity(outcome.pseudo, outcome.pseudo_caused)
+        rate[0] = momentum_adjoint(
+            tree, dynamics, inputs, TreeVelocity(virtual, N), caused, replace(cotangents, q=q_bar)
+        )
     add_to(tree.nq, q_bar, cotangents.q)
     return rate[0]
+
+
+def guard_adjoint(
+    tree: Tree, dynamics: Dynamics, constraints: ConstraintAdjoint, inputs: DynamicsInputs, cotangents: Cotangents
+) -> Scalar:
+    """Add the cotangents that follow through A in -z/2 u · A u, where the energy guard acts (`constrain_adjoint`);
+    returns the derivative by h as `correction_adjoint` does."""
+    outcome, rate, q_bar = constraints.outcome, memory(1), memory(tree.nq)
+    rate[0] = 0.0
+    zero(tree.nq, q_bar)
+    assert outcome.caused is not None
+    for _ in when(any_lane(outcome.guard.guarded[0] > 0.0)):
+        half = 0.5 * constraints.gain_multiplier[0] / constraints.times.unit
+        virtual, N = memory(tree.nv), tree.over_links(6)
+        for k in loop(tree.nv):
+            virtual[k] = half * outcome.change[k]
+        N.put(0, sp.ZERO6)
+        for i in tree.links():
+            N.put(i + 1, sp.scale(half, outcome.caused.get(i + 1, 6)))
+        caused = TreeVelocity(outcome.change, outcome.caused)
+        rate[0] = momentum_adjoint(
+            tree, dynamics, inputs, TreeVelocity(virtual, N), caused, replace(cotangents, q=q_bar)
+        )
+    add_to(tree.nq, q_bar, cotangents.q)
+    return rate[0]
+
+
+class TreeVelocity(NamedTuple):
+    """A change of velocity [nv], and the twists of the links that belong to it (over links)."""
+
+    velocity: ScalarArray
+    twists: ScalarArray
+
+
+def momentum_adjoint(
+    tree: Tree, dynamics: Dynamics, inputs: DynamicsInputs, virtual: TreeVelocity, change: TreeVelocity,
+    cotangents: Cotangents,
+) -> Scalar:  # fmt: skip
+    """Add the cotangents of -n · A p that follow through A, for fixed n (`virtual`) and p (`change`); returns its
+    derivative by the time h in A = M + h D."""
+    v_bar, rest = memory(tree.nv), workspace(tree.nv)
+    zero(tree.nv, v_bar)
+    zero(tree.nv, rest)
+    inside = Cotangents(cotangents.q, v_bar, constants=cotangents.constants, moments=cotangents.moments)
+    still = TreeMotion(dynamics.frames.slowed(tree, 0.0), change.twists, change.velocity)
+    power_adjoint(tree, VirtualPower(inputs.q, rest, still, virtual.velocity, virtual.twists, acting=0.0), -1.0, inside)
+    joint_inertia_adjoint(tree, inputs, virtual.velocity, change.velocity, inside)
+    return damping_rate(tree, inputs, dynamics, virtual.velocity, change.velocity)

@@ -20,7 +20,7 @@ from .policy import ControlSource
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .step import substep
-from .step_adjoint import constrained_dynamics, correction_adjoint
+from .step_adjoint import constrained_dynamics, correction_adjoint, guard_adjoint
 from .tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
 from .tree.joints import JOINTS, JointModel
 from .tree.tree import Tree
@@ -73,6 +73,7 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
         cotangents = Cotangents(q_bar, v_bar, u_bar)
         dynamics_adjoint(tree, inputs, dynamics, DynamicsSeeds(vdot_bar, v_bar), cotangents, constraints)
         if constraints is not None:
+            guard_adjoint(tree, dynamics, constraints, inputs, cotangents)
             free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, cotangents)
         by_q = workspace(nv)
         write_covector(tree, q, q_bar, by_q)

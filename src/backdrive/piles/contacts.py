@@ -65,7 +65,7 @@ class ContactForm:
         """The block of a contact, see `ContactBlock`."""
         return RecordLayout(
             pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows, softness=1,
-            mu=1, rate=1,
+            mu=1, rate=1, bias=1,
         )  # fmt: skip
 
 
@@ -75,7 +75,8 @@ class ContactBlock:
 
     pushes: j of every row, the change of the two bodies' y by a unit of impulse. coupling: j · j' of two rows. inverse:
     1 / (j · j + softness) of every row. mu: the bound of the friction rows as a part of λₙ. rate: the speed at which
-    penetration has to be corrected, m/s, negative or zero.
+    penetration has to be corrected, m/s, negative or zero. bias: the part of the normal's b that is not the speed of the
+    free motion, m/s.
     """
 
     pushes: list[Vec]
@@ -85,12 +86,13 @@ class ContactBlock:
     softness: Scalar
     mu: Scalar
     rate: Scalar
+    bias: Scalar
 
     @classmethod
     def of(cls, form: ContactForm, numbers: Vec) -> ContactBlock:
-        pushes, coupling, b, inverse, (softness,), (mu,), (rate,) = form.block.split(numbers)
+        pushes, coupling, b, inverse, (softness,), (mu,), (rate,), (bias,) = form.block.split(numbers)
         rows = split(pushes, *[form.push] * form.rows)
-        return cls(rows, dict(zip(form.couplings, coupling, strict=True)), b, inverse, softness, mu, rate)
+        return cls(rows, dict(zip(form.couplings, coupling, strict=True)), b, inverse, softness, mu, rate, bias)
 
 
 def contact_block(
@@ -133,7 +135,8 @@ def contact_block(
         mu = select(on, friction_share(form.body.dim, form.directions) * surface.friction, 0.0)
         rate = select(on, contact_model.solver.erp / left * violation(point.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
-        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, softness, mu, rate]
+        bias = select(on, bias, 0.0)
+        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, softness, mu, rate, bias]
 
     return numbers
 

@@ -23,6 +23,7 @@ from .arrangement import Arrangement, ContactArranger, WarmStartTable
 from .bodies import BodyForm
 from .broad_phase import BroadPhase, CandidatePairs, NarrowPhaseCalls
 from .contacts import ContactForm
+from .energy_guard import GuardedSolver
 from .memory import Memory
 from .pairs import PairForm, to_hull
 from .records import BOX, POSE, SOLID
@@ -105,7 +106,8 @@ class Engine:
         self.left = h * self.body.part_of_step()
         self.tables = PileTables(model)
         form = PileForm(self.form, self.target)
-        self.stride, self.solver = form.stride, pile_solver(form, scheme.contact_model.solver)
+        settings = scheme.contact_model.solver
+        self.stride, self.solver = form.stride, GuardedSolver(form, pile_solver(form, settings), settings.tolerance)
         self.arranger = ContactArranger(self.target, self.tables)
         self._floats, self._bounds = (x.astype(self.dtype) for x in (self.tables.floats, self.tables.bounds))
         self._bodies, self._finish, self._shapes = (
@@ -270,10 +272,12 @@ class Engine:
         self, q: Array, v: Array, points: Array, contacts: Arrangement, solution: PileSolution
     ) -> tuple[Scalar, ...]:
         """Whether the state after the step is finite, and `StepStatus`; there are no motors and no impacts."""
+        guarded = 0 if solution.guard is None else solution.guard.count
         return float(np.isfinite(q.sum() + v.sum())), *StepStatus(
             clipped=0.0,
             residual=solution.residual,
             contacts=float(np.count_nonzero(solution.impulses[:, 0] > 0.0)),
             depth=max(0.0, -float(points[contacts.slot, GAP].min(initial=0.0))),
-            modes=contacts.fingerprint(solution.active_sets),
+            modes=contacts.fingerprint(solution.active_sets) + 0.5 * guarded,
+            guarded=float(guarded),
         )

@@ -59,8 +59,7 @@ class LinkMotions(NamedTuple):
 class RowAssembler:
     """Puts the rows of all constraints into a contact problem.
 
-    bounce [nslot]: e v⁻ (m/s) of contacts that hit. slips [nslot, 3]: of the contacts, for the directions of friction
-    (`contact_rows`); None in 2D.
+    slips [nslot, 3]: of the contacts, for the directions of friction (`contact_rows`); None in 2D.
     """
 
     def __init__(
@@ -69,7 +68,6 @@ class RowAssembler:
         self.constraints, self.contact_model = ctx.tree.constraints, ctx.contact_model
         self.motion, self.times, self.links = motion, motion.times, links
         self.problem, self.impacts = problem, impacts
-        self.bounce = memory(self.constraints.nslot)
         self.slips = memory(self.constraints.nslot * VECTOR) if self.constraints.dim == 3 else None
         self.regularisation: Scalar = self.contact_model.regularisation
         if impacts is not None:
@@ -165,6 +163,7 @@ class RowAssembler:
                 self._add(RowData(
                     support, [signed(row, sign)], [on], place + i, speeds=[speed + bias],
                     compliance=[extra], low=[0.0], high=[INFINITE], mu=[0.0], violation=violation(gap, LIMIT_SLOP),
+                    bias=bias,
                 ))  # fmt: skip
         return numbers, count
 
@@ -184,13 +183,12 @@ class RowAssembler:
             speeds = [self._speed(row, support) for row in rows]
             before: Scalar = 0.0
             hits: Mask = False
-            if constraints.bounces and self.impacts is not None:
-                before, hits = self._speed(rows[0], support, BEFORE), self.impacts.bounces(slot)
-                self.bounce[c] = select(hits, surface.restitution * before, 0.0)
-            elif constraints.bounces:
-                before = self._speed(rows[0], support, BEFORE)
-                threshold = self.contact_model.bounce_threshold
-                hits = bounces(point.gap, speeds[0], before, surface.restitution, times.left, threshold)
+            if constraints.bounces:
+                before, threshold = self._speed(rows[0], support, BEFORE), self.contact_model.bounce_threshold
+                if self.impacts is None:
+                    hits = bounces(point.gap, speeds[0], before, surface.restitution, times.left, threshold)
+                else:
+                    hits = self.impacts.bounces(slot)
             slop = SLOP * constraints.pair_size(p)
             bias = contact_bias(point.gap, slop, surface.restitution, before, hits, times.left)
             mu = friction_share(constraints.dim, m) * surface.friction
@@ -199,7 +197,8 @@ class RowAssembler:
             self._add(RowData(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
                 speeds=[speeds[0] + bias, *speeds[1:]], compliance=[extra] * (1 + m), low=[0.0] * (1 + m),
-                high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m], violation=violation(point.gap, slop), bounces=hits,
+                high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m], violation=violation(point.gap, slop), bias=bias,
+                bounces=hits,
             ))  # fmt: skip
 
     def touching(self, contacts: ContactPoints, first: Index) -> tuple[Scalar, Scalar]:

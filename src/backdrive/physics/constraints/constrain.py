@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from ...ir import (
     Index,
+    Mask,
     Scalar,
     ScalarArray,
     absolute,
@@ -27,7 +28,6 @@ from ...ir import (
 )
 from ..geometry.collision import find_contacts, follow_contacts
 from ..geometry.contact_points import ContactPoints
-from ..impacts.energy_guard import Rebounds, solve_without_gain
 from ..impacts.impact import Impacts
 from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
@@ -42,6 +42,7 @@ from ..tree.tree import Tree
 from .assemble import LinkMotions, RowAssembler
 from .correction import correct
 from .delassus import RootFrameFactors
+from .energy_guard import EnergyGuard
 from .outcome import ConstraintOutcome, FreeMotion, LimitRows
 from .problem import ContactProblem
 
@@ -65,7 +66,7 @@ def constrain(
     factors = RootFrameFactors(tree, motion.dynamics.frames, motion.dynamics.factors, constraints.dim)
     problem = ContactProblem(constraints, factors, nv)
     found = candidate_points(ctx, motion, links, impacts, contacts)
-    v_next, move, pseudo = memory(nv), memory(nv), memory(nv)
+    v_next, move, change, pseudo = (memory(nv) for _ in range(4))
     copy(nv, motion.free, v_next)
     rows = RowAssembler(ctx, motion._replace(free=v_next), links, problem, impacts)
     limits = None
@@ -85,28 +86,27 @@ def constrain(
         pseudo_caused.put(0, sp.ZERO6)
     status = memory(4)  # residual, contacts that press, depth, fingerprint of the active set
     zero(4, status)
-    rebound = memory(1)
-    rebound[0] = 1.0
+    guard = EnergyGuard(problem, solver)
     corrected = counters(1)
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, first_contact, rows.slips, motion.free, v_next, move, pseudo, correction, pushes, corrected,
-        rebound, q, limits, caused, pseudo_caused,
+        problem, found, first_contact, rows.slips, motion.free, v_next, move, change, pseudo, correction, pushes,
+        corrected, guard, q, limits, caused, pseudo_caused,
     )  # fmt: skip
+    going: Mask = True if impacts is None else impacts.going
     for _ in when(problem.count > 0):
         count = problem.count
         problem.close()
-        if impacts is not None and constraints.bounces:
-            rebounds = Rebounds(found, first_contact, rows.bounce, rebound)
-            status[0] = solve_without_gain(impacts, problem, solver, rebounds)
-        else:
-            status[0] = solver.solve(problem)
+        status[0] = guard.solve(going)
         apply_impulses(tree, motion, problem, problem.impulse, v_next, caused)
         if not adjoint:
             status[1], status[2] = rows.touching(contacts or found, first_contact)
-            status[3] = active_set_fingerprint(problem, count, constraints.bounces)
+            status[3] = active_set_fingerprint(problem, count, constraints.bounces) + 0.5 * guard.guarded[0]
     copy(nv, v_next, move)
+    if adjoint:
+        for k in loop(nv):
+            change[k] = v_next[k] - motion.free[k]
     for _ in when(problem.count > 0):
         worst = carry(1)
         worst[0] = 0.0

@@ -5,13 +5,18 @@ Bᵀ y = J A⁻¹ w,  and with the virtual motion  n = A⁻¹ (w - Jᵀ y)  the 
 materials depend on are those of a sum over rows (`row_adjoint`), for fixed λ, y, n and v⁺. Those of M and τ follow from
 n as without constraints (`dynamics_adjoint`). The correction of positions is linear on its rows, and its adjoint has
 the same form.
+
+Where the energy guard keeps a part κ of the bias (`energy_guard`), κ is one more unknown, and the gain of energy
+g = λ · (s* + s⁺) / 2 = 0 one more equation, with multiplier z. Then Bᵀ y = J A⁻¹ w - z s⁺, where z is such that y has
+no component along the bias that is scaled by κ; the rows pull by y + z λ instead of y, on n + z u instead of n, with
+u = v⁺ - v*; and -z/2 u · A u is left to differentiate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...ir import Index, Mask, ScalarArray, absolute, any_lane, carry, loop, memory, select, when, workspace
+from ...ir import Index, Scalar, ScalarArray, absolute, any_lane, carry, loop, memory, select, when, workspace
 from ..geometry.collision import contacts_adjoint
 from ..geometry.solids import CONTACT_POINT
 from ..math import spatial as sp
@@ -25,6 +30,7 @@ from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_size
 from ..tree.tree import Tree
 from .correction import factor_correction
+from .energy_guard import kept_bias, push_out
 from .forces import FORCE
 from .outcome import ConstraintOutcome, SubstepTimes
 from .row_adjoint import CORRECTION, VELOCITY, LinkCotangents, RowAdjoint
@@ -35,7 +41,8 @@ class ConstraintAdjoint:
     """The adjoint of `constrain`, around that of the dynamics (`dynamics_adjoint`).
 
     Cotangents of v⁺ are given multiplied by h (`SubstepTimes.unit`), so that they can be added to those of v̇. mode:
-    the active set, a code for every row; multiplier: y; correction_multiplier: y of the rows that correct positions.
+    the active set, a code for every row; multiplier: y; correction_multiplier: y of the rows that correct positions;
+    gain_multiplier [1]: z, of the energy guard.
     velocities: arrays of 2 nv each: p, the virtual motion of the correction, and zeros; then v⁺, n, and (if contacts
     bounce) v. point_bars: cotangents of the contact points. slips: those of their slips; None in 2D.
     """
@@ -53,6 +60,8 @@ class ConstraintAdjoint:
         self.forces_bar, self.apart = forces_bar, apart
         most = tree.constraints.nimpulse + TILE
         self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
+        self.gain_multiplier = memory(1)
+        self.gain_multiplier[0] = 0.0
         self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
         self.point_bars = memory(tree.constraints.nslot * CONTACT_POINT)
         self.slips = None if outcome.slips is None else SlipCotangents(tree, outcome)
@@ -93,7 +102,37 @@ class ConstraintAdjoint:
             problem.delassus.speeds(reduced, self.multiplier)
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
-            self._share(reduced, self.multiplier, lambda r: self.mode[r] == FREE)
+            solve_lu_transposed(problem.delassus.B, problem.count, self.multiplier)
+            self.gain_multiplier[0] = 0.0
+            for _ in when(any_lane(self.outcome.guard.guarded[0] > 0.0)):
+                self._hold_energy()
+            self._subtract(reduced, self.pull)
+
+    def pull(self, r: Index) -> Scalar:
+        """The multiplier of J v⁺ of row r: that of the row, where it is free, and its part in the gain of energy."""
+        return (
+            select(self.mode[r] == FREE, self.multiplier[r], 0.0)
+            + self.gain_multiplier[0] * self.outcome.problem.impulse[r]
+        )
+
+    def _hold_energy(self) -> None:
+        """Find z, in the lanes where the energy guard acts, and subtract its part from y."""
+        problem, guard = self.outcome.problem, self.outcome.guard
+        own, total = memory(problem.capacity), carry(2)
+        evaluate_speeds(problem, problem.impulse, own)
+        for r in loop(problem.count):
+            own[r] = own[r] - problem.compliance[r] * problem.impulse[r] - kept_bias(problem.bias[r], guard.kept[0])
+        solve_lu_transposed(problem.delassus.B, problem.count, own)
+        total[0], total[1] = 0.0, 0.0
+        for r in loop(problem.count):
+            scaled = select(self.mode[r] == FREE, push_out(problem.bias[r]), 0.0)
+            total[0] = total[0] + scaled * self.multiplier[r]
+            total[1] = total[1] + scaled * own[r]
+        acts = (guard.guarded[0] > 0.0) & (total[1] != 0.0)
+        z = select(acts, total[0] / select(acts, total[1], 1.0), 0.0)
+        for r in loop(problem.count):
+            self.multiplier[r] = self.multiplier[r] - z * own[r]
+        self.gain_multiplier[0] = z
 
     def _add_forces(self, impulse_bar: ScalarArray) -> None:
         """Add h times the cotangents of the impulses that follow from those of the forces λ / h."""
@@ -110,14 +149,12 @@ class ConstraintAdjoint:
         for r in loop(outcome.first_contact):
             impulse_bar[r] = impulse_bar[r] + singles[outcome.problem.slot[r]]
 
-    def _share(self, reduced: ScalarArray, multiplier: ScalarArray, free: Callable[[Index], Mask]) -> None:
-        """Solve Bᵀ y = λ̄ with the factored B, from λ̄ = J A⁻¹ w (`multiplier`) in place; subtract the part that free
-        rows take up from `reduced`."""
+    def _subtract(self, reduced: ScalarArray, pull: Callable[[Index], Scalar]) -> None:
+        """Subtract what the rows take up by these multipliers of J v⁺ from `reduced`."""
         problem = self.outcome.problem
-        solve_lu_transposed(problem.delassus.B, problem.count, multiplier)
-        taken = memory(problem.constraints.nimpulse + TILE)
+        taken = memory(problem.capacity)
         for r in loop(problem.count):
-            taken[r] = select(free(r), -multiplier[r], 0.0)
+            taken[r] = -pull(r)
         problem.delassus.add_effect(taken, reduced)
 
     def correct(self, dynamics: Dynamics, q: ScalarArray, move_bar: ScalarArray) -> tuple[ScalarArray, ScalarArray]:
@@ -132,8 +169,10 @@ class ConstraintAdjoint:
         reduce(tree, dynamics.frames, dynamics.factors, w, reduced)
         if not self.apart:
             factor_correction(problem, outcome.pushes)
-        problem.delassus.speeds(reduced, self.correction_multiplier)
-        self._share(reduced, self.correction_multiplier, lambda r: outcome.pushes[r] > 0.5)
+        multiplier = self.correction_multiplier
+        problem.delassus.speeds(reduced, multiplier)
+        solve_lu_transposed(problem.delassus.B, problem.count, multiplier)
+        self._subtract(reduced, lambda r: select(outcome.pushes[r] > 0.5, multiplier[r], 0.0))
         motions = expand(tree, dynamics.frames, dynamics.factors, reduced)
         turn(tree, q, reduced, virtual, back=True)
         for source, target in zip((outcome.pseudo, virtual), self.velocities[:2], strict=True):
@@ -158,7 +197,10 @@ class ConstraintAdjoint:
         zero(tree.nq, q_rows)
         zero(tree.nv, v_rows)
         for _ in when(outcome.problem.count > 0):
-            for source, target in zip((outcome.v_next, virtual, v), self.velocities, strict=False):
+            pulled, z = memory(tree.nv), self.gain_multiplier[0]
+            for k in loop(tree.nv):
+                pulled[k] = virtual[k] + z * outcome.change[k]
+            for source, target in zip((outcome.v_next, pulled, v), self.velocities, strict=False):
                 copy(tree.nv, source, target.at(tree.nv))
             first = 1 if self.apart else 1 - outcome.corrected[0]
             for which in loop(2, start=first):

@@ -10,6 +10,7 @@ from ..geometry.contact_points import ContactPoints
 from ..math.spatial import VECTOR, ZERO3, Vec
 from ..tree.dynamics import Dynamics
 from .constraints import Constraints
+from .energy_guard import EnergyGuard
 from .problem import ContactProblem
 from .rows import Row, contact_rows
 
@@ -56,12 +57,12 @@ class ConstraintOutcome:
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
     there are no single rows. first_contact: the first row of the contacts. slips [nslot, 3]: of the contacts, for the
-    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. pseudo
-    [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if
-    positions are corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused
-    [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the
-    complementarity conditions; touching: contacts that press; depth: the deepest penetration, m; modes: a fingerprint
-    of the active set.
+    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
+    adjoint only. pseudo [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero;
+    corrected: 1 if positions are corrected in some lane. guard: the energy guard, which tells what was kept of the
+    bias. caused, pseudo_caused [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint
+    only. residual: of the complementarity conditions; touching: contacts that press; depth: the deepest penetration, m;
+    modes: a fingerprint of the active set.
     """
 
     problem: ContactProblem
@@ -71,11 +72,12 @@ class ConstraintOutcome:
     free: ScalarArray
     v_next: ScalarArray
     move: ScalarArray
+    change: ScalarArray
     pseudo: ScalarArray
     correction: ScalarArray
     pushes: ScalarArray
     corrected: IndexArray
-    rebound: ScalarArray
+    guard: EnergyGuard
     q: ScalarArray | None = None
     limits: LimitRows | None = None
     caused: ScalarArray | None = None

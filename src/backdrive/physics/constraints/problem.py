@@ -27,6 +27,7 @@ class RowData(NamedTuple):
     other row of the model ever has; the others follow. speeds: b (m/s, rad/s). compliance: R ((m/s) per N s). low,
     high: constant part of the bounds (N s). mu: by which part of the normal's impulse the bounds are wider. violation:
     of the first row, how far positions are from satisfying it (m, rad; of contacts and limits negative, or zero).
+    bias: the part of the first row's speed b that is not J v*.
     bounces: mask, whether the constraint is a contact that bounces.
     """
 
@@ -40,14 +41,15 @@ class RowData(NamedTuple):
     high: Sequence[Scalar]
     mu: Sequence[Scalar]
     violation: Scalar
+    bias: Scalar = 0.0
     bounces: Mask = False
 
 
 class ContactProblem:
     """The contact problem of a substep (see above), in every lane. Its n rows are padded to whole tiles.
 
-    Arrays [n], named as in `RowData`: b, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal (the
-    row whose impulse widens the bounds). impulse: λ, zero until the solver replaces it by the solution. unit [1]: 1 /
+    Arrays [n], named as in `RowData`: b, compliance, low, high, mu, violation, bias, bounces (1 or 0), slot, and normal
+    (the row whose impulse widens the bounds). impulse: λ, zero until the solver replaces it by the solution. unit [1]: 1 /
     (1 + the largest |b|). factored: the active set whose factors are in `delassus.B`.
     """
 
@@ -55,7 +57,7 @@ class ContactProblem:
         self.constraints = constraints
         self.delassus = DenseDelassus(constraints, factors, nv)
         most = self.capacity
-        self.b, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(5))
+        self.b, self.bias, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(6))
         self.violation, self.impulse, self.bounces, self.factored = (memory(most) for _ in range(4))
         self.unit = memory(1)
         self.normal, self.slot = counters(most), counters(most)
@@ -89,6 +91,7 @@ class ContactProblem:
         for k in range(len(masked)):
             r = first + k
             self.b[r] = select(on[k], data.speeds[k], 0.0)
+            self.bias[r] = select(on[k], data.bias, 0.0) if k == 0 else 0.0
             self.compliance[r] = select(on[k], data.compliance[k], 1.0)
             self.low[r], self.high[r] = select(on[k], data.low[k], 0.0), select(on[k], data.high[k], 0.0)
             self.mu[r] = select(on[k], data.mu[k], 0.0)
@@ -104,7 +107,7 @@ class ContactProblem:
         whole = (count + (TILE - 1)) // TILE * TILE
         for r in loop(whole, start=count):
             self.b[r], self.compliance[r], self.low[r], self.high[r], self.mu[r] = 0.0, 1.0, 0.0, 0.0, 0.0
-            self.violation[r], self.impulse[r] = 0.0, 0.0
+            self.bias[r], self.violation[r], self.impulse[r] = 0.0, 0.0, 0.0
             self.normal[r], self.slot[r] = r, 0
         self.delassus.pad(whole)
         fastest = carry(1)

@@ -4,6 +4,8 @@ They are the gradient, for fixed λ, y, n and v⁺ (see `constrain_adjoint`), of
 
     λ · J n - y · (J v⁺ + bias + softness λ)          (rows at a bound: + y · bound instead),
 
+(and where the energy guard acts, with other multipliers of J n and J v⁺, see there),
+
 each of which depends on the poses and twists of two links and on the constants of one constraint.
 """
 
@@ -26,6 +28,7 @@ from .assemble import nearest_limit, signed
 from .constraints import Support
 from .contact_terms import LIMIT_SLOP, SLOP, contact_bias, gap_bias
 from .correction import damping, reachable
+from .energy_guard import kept_bias
 from .forces import FORCE
 from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 
@@ -36,22 +39,24 @@ CORRECTION, VELOCITY = 0, 1  # which rows: those that correct positions, whose v
 
 
 class RowMultipliers(NamedTuple):
-    """λ; the multiplier y if the row is free, else zero; ± y if it is at its upper or lower bound, else zero."""
+    """λ; the multiplier y if the row is free, else zero; that of J v⁺, which is the same without the energy guard; ± y
+    if the row is at its upper or lower bound, else zero."""
 
     impulse: Scalar
     free: Scalar
+    pull: Scalar
     bound: Scalar
 
 
 class ContactMultipliers(NamedTuple):
-    """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part of its
-    restitution that was kept; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of the
-    point at which it acts, or None."""
+    """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part that the
+    energy guard kept of its bias; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of
+    the point at which it acts, or None."""
 
     rows: list[RowMultipliers]
     on: Mask
     hits: Mask
-    rebound: Scalar
+    kept: Scalar
     surface: Scalar
     slop: Scalar
     force_bar: Vec | None
@@ -82,6 +87,7 @@ class RowAdjoint:
         self.constants_bar = all_elements(links.constants_bar)
         self.scale = select(self.correcting, 1.0, 1.0 / self.times.unit)
         self.rate = adjoint.contact_model.solver.erp / self.times.left
+        self.kept = self.outcome.guard.kept[0]
 
     def add_all(self) -> None:
         if self.outcome.limits is not None:  # there are single rows
@@ -96,16 +102,18 @@ class RowAdjoint:
     def _multipliers(self, r: Index) -> RowMultipliers:
         adjoint, outcome, correcting = self.adjoint, self.outcome, self.correcting
         y, mode, pushes = adjoint.multiplier[r], adjoint.mode[r], outcome.pushes[r] > 0.5
+        correction = select(pushes, adjoint.correction_multiplier[r], 0.0)
         return RowMultipliers(
             select(correcting, outcome.correction[r], outcome.problem.impulse[r]),
-            select(correcting, select(pushes, adjoint.correction_multiplier[r], 0.0), select(mode == FREE, y, 0.0)),
+            select(correcting, correction, select(mode == FREE, y, 0.0)),
+            select(correcting, correction, adjoint.pull(r)),
             select(correcting, 0.0, mode * y),
         )
 
     def _power(self, numbers: RowMultipliers, row: Row, a: Pose, b: Pose) -> tuple[Scalar, list[Scalar]]:
         """λ · J n - y · J v⁺ of a row; and its speeds J v⁺, J n (and J v)."""
         powers = [row_speed(row, a, k) - row_speed(row, b, k) for k in range(self.velocities)]
-        return numbers.impulse * powers[1] - numbers.free * powers[0], powers
+        return numbers.impulse * powers[1] - numbers.pull * powers[0], powers
 
     def _differentiate(
         self, function: Callable[..., Scalar], support: Support, *constants: tuple[Index | None, Vec]
@@ -177,7 +185,8 @@ class RowAdjoint:
             def power(kind: Index, numbers: RowMultipliers, a: Pose, b: Pose, link: Vec, record: Vec, q: Vec) -> Scalar:
                 sign, gap = nearest_limit(record, q[0])
                 total, _ = self._power(numbers, signed(joint_row(kind, link, a), sign), a, b)
-                rate = select(self.correcting, self.rate * gap, gap_bias(gap, LIMIT_SLOP, left))
+                bias = kept_bias(gap_bias(gap, LIMIT_SLOP, left), self.kept)
+                rate = select(self.correcting, self.rate * gap, bias)
                 return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
 
             own = ((link - 1) * layout.LINK, constraints.joint_link(link))
@@ -196,7 +205,7 @@ class RowAdjoint:
                 [self._multipliers(first + k) for k in range(constraints.block)],
                 on,
                 self.outcome.problem.bounces[first] > 0.5 if constraints.bounces else False,
-                self.outcome.rebound[0],
+                self.kept,
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
                 self._force_bar(slot),
@@ -238,9 +247,8 @@ class RowAdjoint:
         total, powers = self._power(normal, rows[0], a, b)
         surface = material(record_a, record_b, constraints.combine)
         before = powers[2] if constraints.bounces else 0.0
-        restitution = surface.restitution * contact.rebound
-        bias = contact_bias(point.gap, contact.slop, restitution, before, contact.hits, self.times.left)
-        bias = select(self.correcting, self.rate * point.gap, bias)
+        bias = contact_bias(point.gap, contact.slop, surface.restitution, before, contact.hits, self.times.left)
+        bias = select(self.correcting, self.rate * point.gap, kept_bias(bias, contact.kept))
         total = total - normal.free * (bias + surface.softness * normal.impulse)
         for row, numbers in zip(rows[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)

@@ -105,7 +105,7 @@ def free_motion_adjoint(
         inside = replace(cotangents, q=q_part, v=v_part, controls=controls_part, wrenches=wrenches_part)
         seeds = DynamicsSeeds(vdot_bar, start_part)
         virtual = dynamics_adjoint(tree, stages.inputs, stages.dynamics, seeds, inside)
-        rate[0] = rate[0] + integrator.share * damping_rate(tree, virtual, vdot)
+        rate[0] = rate[0] + integrator.share * damping_rate(tree, stages.inputs, stages.dynamics, virtual, vdot)
     for (n, total), part in zip(totals, parts, strict=True):
         if total is not None and part is not None:
             add_to(n, part, total)

@@ -111,8 +111,7 @@ class Impacts:
         determine the time of impact. returns: 1 where that contact hits at the gap that it had at the start of the
         substep, and not at zero.
     For the status of the step:
-        fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts. guarded: impacts whose
-        restitution was reduced so that no energy is gained (`energy_guard`).
+        fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts.
     """
 
     def __init__(self, tree: Tree, integrator: Integrator, h: Scalar) -> None:
@@ -122,12 +121,12 @@ class Impacts:
         self.role, self.approach, self.rest_share, self.push = (memory(tree.constraints.nslot) for _ in range(4))
         self.loaded, self.struck = (SlotSet(tree.constraints.nslot) for _ in range(2))
         self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
-        self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
+        self.count, self.fallbacks, self.simultaneous = (memory(1) for _ in range(3))
 
     def begin(self) -> None:
         """Begin a step."""
         self.left[0], self.slot[0] = self.h, -1.0
-        for number in (self.over, self.count, self.fallbacks, self.simultaneous, self.guarded):
+        for number in (self.over, self.count, self.fallbacks, self.simultaneous):
             zero(1, number)
         zero(2, self.roots)
         zero(self.tree.nv, self.acceleration)

@@ -46,12 +46,30 @@ class PileProblem:
 
 
 @dataclass(frozen=True)
+class GuardRecord:
+    """Where the energy guard acted. kept [register, lane]: κ of every cell's island. number [register, lane]: that of the
+    island, if its part is reduced, from 0 on; else -1. count: how many these islands are."""
+
+    kept: Array
+    number: Array
+    count: int
+
+    def ratio(self, numerator: Array, denominator: Array) -> Array:
+        """Sums over islands of these numbers of all cells [register, lane], divided; 0 where the guard does not act."""
+        label = self.number.ravel().astype(np.int64) + 1
+        above, below = (np.bincount(label, x.ravel(), minlength=self.count + 1) for x in (numerator, denominator))
+        acts = (np.arange(self.count + 1) > 0) & (below != 0.0)
+        return np.where(acts, above / np.where(acts, below, 1.0), 0.0)[label].reshape(self.number.shape)
+
+
+@dataclass(frozen=True)
 class PileSolution:
     """The solution of a problem.
 
     impulses [register, row, lane]. y [row, stride]: the change of whitened velocities, and shift [row, stride]: that of
     the position correction. active_sets [register, lane]: codes of the contacts (`sweep_kernels.active_set_code`).
-    residual: relative to 1 + the largest speed. record: intermediate results for the solver's `vjp`.
+    residual: relative to 1 + the largest speed. record: intermediate results for the solver's `vjp`. guard: of the
+    energy guard; None where it did not act.
     """
 
     impulses: Array
@@ -60,6 +78,7 @@ class PileSolution:
     active_sets: Array
     residual: float
     record: Any = field(repr=False)
+    guard: GuardRecord | None = None
 
 
 class SolutionCotangents(NamedTuple):
