@@ -19,7 +19,7 @@ from .worlds import World
 DT = (1 / 30, 1 / 60, 1 / 120, 1 / 240)
 CANDIDATES = 3  # starts for every motion: those are taken that touch something
 MISSES = 0.1  # of the motions may touch nothing
-DEEPEST = 0.02  # m; motions that start with a deeper overlap are left out
+DEEPEST = 1e-3  # m; motions that start with a deeper overlap are left out
 FASTEST = 100.0  # m/s or rad/s; so are motions that a wild motor made this fast
 
 RANGES: dict[str, tuple[float, float]] = {
