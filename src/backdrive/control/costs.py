@@ -17,6 +17,7 @@ from torch.func import vmap
 from .dynamics import Dynamics, as_dynamics
 from .fingerprints import constant, fingerprint
 from .formulas import CostKernels, cost_kernels
+from .points import PointNames, Points
 from .symbols import Symbols
 
 MOST_KNOWN = 100  # Cached kernels per dynamics, at most.
@@ -34,10 +35,15 @@ class Cost:
     Both are functions of *one* state (of a simulator: `State`, q [nq], v [nv]; else x [n]), one control u [nu] and the
     step number t (a scalar tensor of the state's dtype), and return one number; they are mapped over all steps and
     environments. To look up a value by time, write ``table[t.long()]``.
+
+    points: of a simulator's bodies, whose positions the functions may ask for: ``state.position("hand")``, [dim] in m.
+    Names of bodies (for the origins of their frames), or {name: (body, position in its frame)}. To second order, a
+    cost of positions is that of Gauss and Newton (see `points`).
     """
 
     stage: Stage
     final: Final | None = None
+    points: PointNames = ()
 
     def __post_init__(self) -> None:
         for name in ("stage", "final"):
@@ -92,19 +98,32 @@ class TrajectoryCost:
                 raise TypeError(f"cost must be Cost(stage, final) or a function stage(state, u, t), got {cost!r}")
             cost = Cost(cost)
         self.cost, self.dynamics, self.start = cost, dynamics, start
+        self._points = points = Points(cost.points, dynamics) if cost.points else None
+
+        def seen(x: Tensor, change: Tensor | None = None) -> Any:
+            """The state as the cost sees it, moved by a change."""
+            if points is None:
+                return dynamics.unpack(x if change is None else dynamics.displace(x, change))
+            x, p, J = points.split(x)
+            if change is None:
+                return points.state(x, p)
+            return points.state(dynamics.displace(x, change), p + J @ change[: dynamics.moved])
+
+        def last(state: Any) -> Tensor:
+            return _number("final", state[0].new_zeros(()) if cost.final is None else cost.final(state))
 
         def stage(x: Tensor, u: Tensor, t: Tensor) -> Tensor:
-            return _number("stage", cost.stage(dynamics.unpack(x), u, t))
+            return _number("stage", cost.stage(seen(x), u, t))
 
         def final(x: Tensor) -> Tensor:
-            return _number("final", x.new_zeros(()) if cost.final is None else cost.final(dynamics.unpack(x)))
+            return last(seen(x))
 
         def near_stage(change: Tensor, x: Tensor, u: Tensor, t: Tensor) -> Tensor:
             nu = len(u)
-            return stage(dynamics.displace(x, change[nu:]), u + change[:nu], t)
+            return _number("stage", cost.stage(seen(x, change[nu:]), u + change[:nu], t))
 
         def near_final(change: Tensor, x: Tensor) -> Tensor:
-            return final(dynamics.displace(x, change))
+            return last(seen(x, change))
 
         self._near = near_stage, near_final
         self._kernels: CostKernels | None = None
@@ -117,15 +136,24 @@ class TrajectoryCost:
             return None
         sizes = states.shape[-1], controls.shape[-1], states.dtype
         if self._asked != sizes:
-            d = self.dynamics.difference(states[0, :1], states[0, :1]).shape[-1]
-            self._asked, self._kernels = sizes, self._find_kernels(*sizes, d)
+            self._asked, self._kernels = sizes, self._find_kernels(*sizes, self._tangent_size(states))
         return self._kernels
+
+    def _tangent_size(self, states: Tensor) -> int:
+        """d, for the states that the kernels see."""
+        x = states[0, :1] if self._points is None else self._points.split(states[0, 0])[0].unsqueeze(0)
+        return self.dynamics.difference(x, x).shape[-1]
+
+    def _placed(self, states: Tensor, jacobian: bool) -> Tensor:
+        """The states [T + 1, B, n] with the positions of the cost's points, if it has any."""
+        return states if self._points is None else self._points.attach(states, jacobian)
 
     def _find_kernels(self, n: int, nu: int, dtype: torch.dtype, d: int) -> CostKernels | None:
         stage, final = fingerprint(self.cost.stage), fingerprint(self.cost.final)
         if stage is None or final is None:
             return cost_kernels(*self._near, n, nu, d, dtype)
-        known, key = _known.setdefault(self.dynamics, {}), (stage, final, n, nu, dtype)
+        names = () if self._points is None else self._points.names
+        known, key = _known.setdefault(self.dynamics, {}), (stage, final, names, n, nu, dtype)
         if key not in known:
             if len(known) == MOST_KNOWN:
                 known.clear()
@@ -143,6 +171,7 @@ class TrajectoryCost:
 
     def total(self, states: Tensor, controls: Tensor) -> Tensor:
         """Total costs [B], differentiable; infinite where a motion is not finite."""
+        states = self._placed(states, jacobian=False)
         if (kernels := self._compiled(states, controls)) is not None:
             return kernels.total(states, controls, self.start)
         stage, final = vmap(self._one[0], (1, 1, 0)), vmap(self._one[1], 1)
@@ -154,10 +183,10 @@ class TrajectoryCost:
 
         [T, B, nu + d + 1, nu + d + 1] and [B, d + 1, d + 1]
         """
+        states = self._placed(states, jacobian=True)
         if (kernels := self._compiled(states, controls)) is not None:
             return kernels.expand(states, controls, self.start)
-        steps, batch, nu = controls.shape
-        d = self.dynamics.difference(states[0, :1], states[0, :1]).shape[-1]
+        (steps, batch, nu), d = controls.shape, self._tangent_size(states)
         near_stage, near_final = vmap(self._near[0], (1, 1, 1, 0)), vmap(self._near[1], 1)
         stage = _form(*_derivatives(near_stage, nu + d, *self._rows(states, controls)))
         return stage.unflatten(0, (steps, batch)), _form(*_derivatives(near_final, d, _columns(states[-1])))

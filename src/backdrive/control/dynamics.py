@@ -7,7 +7,7 @@ three coordinates (`tangent`): for a simulator n = nq + nv, d = 2 nv.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,17 +16,22 @@ from torch.func import jacrev, vmap
 
 from ..model import State
 from ..simulator import Simulator, Tangent
+from ..trajectory import PathStates, link_poses
+from .points import Point
 
 
 class Dynamics:
     """The base class of all dynamics. Define `step` and `linearize`; override other methods where you can do better.
 
     nu: number of controls; None if unknown until controls are given. lanes: batch size up to which a batch of steps
-    takes about as long as one step; a line search tries that many step sizes together.
+    takes about as long as one step; a line search tries that many step sizes together. dim, moved: of dynamics with
+    bodies, 2 or 3, and the number of leading coordinates of δx that move them.
     """
 
     nu: int | None = None
     lanes: int = 1
+    dim: int = 0
+    moved: int = 0
 
     def step(self, x: Tensor, u: Tensor) -> Tensor:
         """The states [B, n] after one step from x [B, n] with controls [B, nu]."""
@@ -57,6 +62,10 @@ class Dynamics:
     def difference(self, x: Tensor, origin: Tensor) -> Tensor:
         """δx [..., d] with x = origin ⊕ δx."""
         return x - origin
+
+    def positions(self, x: Tensor, points: Sequence[Point]) -> Tensor:
+        """The positions [N, dim len(points)] of points on bodies, for states [N, n]; differentiable once."""
+        raise NotImplementedError
 
     def limits(self) -> tuple[Tensor, Tensor] | None:
         """The dynamics' own limits of the controls, low and high [nu]; None if there are none."""
@@ -94,8 +103,11 @@ class SimulatedDynamics(Dynamics):
             raise TypeError(f"simulator must be a backdrive Simulator, got {type(simulator).__name__}")
         self.simulator = simulator
         self.parameters = None if parameters is None else {name: x.detach() for name, x in parameters.items()}
+        constants = simulator.model.assemble(self.parameters).to(simulator.dtype) if parameters else None
+        self._constants = constants  # None: the model's own
         self.nq, self.nu = simulator.model.nq, simulator.model.nu
         self.tangent = Tangent(simulator.model)
+        self.dim, self.moved = simulator.model.dim, simulator.model.nv
         low, high = torch.tensor(simulator.model.control_limits, dtype=simulator.dtype).unbind(-1)
         self._limits = low.contiguous(), high.contiguous()
 
@@ -136,6 +148,18 @@ class SimulatedDynamics(Dynamics):
             return x - origin
         q = self.tangent.difference(x[..., : self.nq], origin[..., : self.nq])
         return torch.cat([q, x[..., self.nq :] - origin[..., self.nq :]], -1)
+
+    def positions(self, x: Tensor, points: Sequence[Point]) -> Tensor:
+        simulator, names = self.simulator, ",".join(sorted(self.parameters or ()))
+        state = tuple(y.unsqueeze(0) for y in self.unpack(x))
+        states = PathStates(simulator._program, state, self._constants, names)
+        rotation, origin, *_ = link_poses(states)
+        parts = []
+        for point in points:
+            link = simulator._body_links[simulator.model.body_index(point.body)]
+            R = rotation[0, :, link].unflatten(-1, (3, 3))[:, : self.dim, : self.dim]
+            parts.append(origin[0, :, link, : self.dim] + R @ x.new_tensor(point.position))
+        return torch.cat(parts, -1)
 
     def limits(self) -> tuple[Tensor, Tensor] | None:
         return self._limits

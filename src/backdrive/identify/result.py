@@ -102,7 +102,9 @@ class Fit:
         if len(self.outcomes) > 1:
             head += f"; best of {len(self.outcomes)} starts: number {self.start}"
         unit = "of the given noise" if self.noise_known else "m or rad"
-        lines = [head, f"{self.observed} numbers observed; they deviate by {self.noise:.3g} {unit} (rms)"]
+        origin = "the given noise" if self.noise_used == "given" else "these residuals"
+        seen = f"{self.observed} numbers observed; they deviate by {self.noise:.3g} {unit} (rms)"
+        lines = [head, f"{seen}; intervals follow from {origin}"]
         rows = [("", "value", "± std", "95 % interval", "unit")]
         for name, value, std, (low, high), of in zip(
             self.labels, self.value.tolist(), self.std.tolist(), self.interval.tolist(), self.units, strict=True
@@ -112,9 +114,6 @@ class Fit:
         for row in rows:
             cells = [row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in (1, 2, 3)), row[4]]
             lines.append("  ".join(cells).rstrip())
-        if self.noise_known:
-            origin = "the given noise" if self.noise_used == "given" else "the residuals, not from the given noise"
-            lines.append(f"the uncertainty follows from {origin}")
         if self.misfit:
             lines.append(misfit_warning(self.noise))
         if not bool(torch.isfinite(self.std).all()):

@@ -149,8 +149,8 @@ class Unknowns:
         fine = (torch.isfinite(x) & (x > self.possible_low) & (x <= self.possible_high)).all(-1)
         for group in self.groups:
             if group.name == "inertia" and self.model.dim == 3 and bool(fine.any()):
-                inertia = group.write(x, self._current("inertia"))[:, group.bodies_learned]
-                fine = fine & torch.stack(possible_inertias(inertia)).all(0).all(-1)
+                inertia = group.write(x[fine], self._current("inertia"))[:, group.bodies_learned]
+                fine[fine.clone()] = torch.stack(possible_inertias(inertia)).all(0).all(-1)
         return fine
 
     def parameters(self, z: Tensor) -> dict[str, Tensor]:

@@ -2,11 +2,15 @@
 
 import math
 import re
+import warnings
 from pathlib import Path
 
 import identify_worlds as worlds
+import numpy as np
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import backdrive as bd
 from backdrive.identify import (
@@ -20,7 +24,8 @@ from backdrive.identify import (
     TorchOptimizer,
     fit,
 )
-from backdrive.identify.result import student_width
+from backdrive.identify.result import significant, student_width
+from backdrive.schema.layout import INERTIA_INDEX
 
 MASSES = torch.tensor([1.0, 0.6, 0.3], dtype=torch.float64)
 STEPS = 60
@@ -328,3 +333,81 @@ def test_the_code_of_the_page_prints_what_it_says(capsys):
     exec(code, {})
     printed = capsys.readouterr().out.splitlines()[1:]  # the first line has the time that it took
     assert printed == [line.removeprefix("    ") for line in expected.splitlines()[1:]]
+
+
+# ---------------------------------------------------------------------------------------------- inertias
+
+
+@pytest.mark.parametrize("learn", [["inertia"], ["mass", "com", "inertia"]], ids=lambda names: " ".join(names))
+@pytest.mark.parametrize("seed", [0, 1])
+def test_an_inertia_far_from_the_start(learn, seed):
+    """A top spins freely under known forces. Its inertia starts with other axes: steps would lead out of what is
+    possible."""
+    model, draw = worlds.arm(), np.random.default_rng(seed)
+    turn, _ = np.linalg.qr(draw.normal(size=(3, 3)))
+    I = turn @ np.diag([0.015, 0.02, 0.025]) @ turn.T
+    start = [I[i, j] for i, j in INERTIA_INDEX]
+    wrenches = torch.zeros(40, model.nbody, 6, dtype=torch.float64)
+    wrenches[:, 2] = 0.1 * torch.from_numpy(draw.normal(size=(40, 6)))
+    sim = worlds.simulator(worlds.arm)
+    path = sim.rollout(model.initial_state(), steps=40, wrenches=wrenches)
+    top = model.q_index("top")
+    q = torch.full_like(path.q, torch.nan)
+    q[:, top] = path.q[:, top]
+    items = [Learn(name, "top", start=start if name == "inertia" else None) for name in learn]
+    found = fit(sim, Observations(path.time, q=q), items, wrenches=wrenches, windows=4)
+    assert found.outcome == Outcome.CONVERGED, found
+    truth = model.parameter("inertia")[2]
+    assert (found.parameters["inertia"][2] - truth).abs().max() < 1e-6 * truth.max()
+    assert bool((found.interval[-6:, 0] <= truth + 1e-9).all()) and bool((truth - 1e-9 <= found.interval[-6:, 1]).all())
+
+
+# ---------------------------------------------------------------------------------------------- misfit
+
+
+def noisy(noise, told, seed):
+    """A fit of a chain's masses to a motion with this noise, of which another is told."""
+    sim, model = worlds.simulator(worlds.chain), worlds.chain()
+    path = sim.rollout(model.initial_state(), steps=30)
+    generator = torch.Generator().manual_seed(seed)
+    position = {
+        body: path.position(body) + noise * torch.randn(31, 2, generator=generator, dtype=torch.float64)
+        for body in model.bodies
+    }
+    return fit(sim, Observations(path.time, position, noise=told), ["damping"])
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 10_000), st.floats(1.5, 5.0))
+def test_residuals_above_the_given_noise_are_told(seed, factor):
+    with pytest.warns(RuntimeWarning, match=r"the residuals are .* times the given noise"):
+        found = noisy(factor * 1e-3, 1e-3, seed)
+    assert found.misfit and found.noise_used == "given" and found.noise == pytest.approx(factor, rel=0.3)
+    wide = found.widened()
+    assert wide.noise_used == "residuals" and "intervals follow from these residuals" in str(wide)
+    assert torch.allclose(wide.std, found.noise * found.std, rtol=1e-6)
+    assert torch.allclose(wide.covariance, found.noise**2 * found.covariance, rtol=1e-6)
+    assert bool((wide.interval[:, 1] > found.interval[:, 1]).all()) and torch.equal(wide.value, found.value)
+    assert "widened()" in str(found)
+
+
+@settings(max_examples=6, deadline=None)
+@given(st.integers(0, 10_000))
+def test_noise_as_given_is_no_misfit(seed):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = noisy(1e-3, 1e-3, seed)
+    assert not found.misfit and "widened" not in str(found)
+    assert not noisy(5e-3, None, seed).misfit
+
+
+@given(st.integers(1, 3000))
+@settings(max_examples=40, deadline=None)
+def test_the_quantile_of_chi_square(freedom):
+    """Against the regularised incomplete gamma function: one in a thousand."""
+    low, high = 0.0, 100.0 * freedom + 100.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (low, middle) if significant(middle, freedom) else (middle, high)
+    beyond = float(torch.special.gammaincc(torch.tensor(freedom / 2.0).double(), torch.tensor(high / 2.0).double()))
+    assert beyond == pytest.approx(1e-3, rel=0.2 if freedom < 20 else 0.05)

@@ -3,15 +3,17 @@
 import math
 
 import identify_worlds as worlds
+import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backdrive as bd
 from backdrive.differences import along
 from backdrive.identify import Learn
 from backdrive.identify.unknowns import Unknowns
+from backdrive.schema.layout import INERTIA_INDEX
 
 
 def unknowns(model: bd.Model, learn, **base) -> Unknowns:
@@ -112,3 +114,54 @@ def test_bad_starts():
         unknowns(worlds.chain(), learn).starts(1, None)
     with pytest.raises(ValueError, match="quaternions"):
         unknowns(worlds.arm(), ["q0"])
+
+
+# ---------------------------------------------------------------------------------------------- inertias
+
+
+NUMBERS = st.lists(st.floats(-4, 4), min_size=18, max_size=18)
+
+
+@given(NUMBERS)
+@settings(max_examples=60, deadline=None)
+def test_whatever_the_free_numbers_are_inertias_are_possible(z):
+    learned = unknowns(worlds.arm(), ["inertia"])
+    z = torch.tensor([z], dtype=torch.float64)
+    worlds.arm().assemble(learned.parameters(z))  # raises if one is not
+    assert bool(learned.possible(z))
+    x = learned.values(z)
+    torch.testing.assert_close(learned.values(learned.free(x)), x, rtol=1e-9, atol=0.0)
+
+
+@given(st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_every_distribution_of_mass_has_free_numbers(seed):
+    """The inertia of random points with random masses, about their center."""
+    draw = np.random.default_rng(seed)
+    points, masses = draw.normal(size=(5, 3)) * draw.uniform(0.01, 3.0, 3), draw.uniform(0.1, 2.0, 5)
+    points = points - masses @ points / masses.sum()
+    second = np.einsum("n,ni,nj->ij", masses, points, points)
+    I = np.trace(second) * np.eye(3) - second
+    learned = unknowns(worlds.arm(), [Learn("inertia", "top", start=[I[i, j] for i, j in INERTIA_INDEX])])
+    x = learned.starts(1, None)
+    z = learned.free(x)
+    torch.testing.assert_close(learned.values(z), x, rtol=1e-9, atol=1e-12)
+    J = learned.jacobian(z[0])
+    for k in range(6):
+        unit = torch.eye(6, dtype=torch.float64)[k : k + 1]
+        torch.testing.assert_close(J[:, k], along(learned.values, z, unit, 1e-3, order=6)[0], rtol=1e-8, atol=1e-10)
+
+
+def test_inertias_that_no_body_has_are_no_start():
+    for start in ([1.0, 1.0, 2.0, 0.0, 0.0, 0.0], [1.0, 1.0, 3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 2.0, 0.0, 0.0]):
+        with pytest.raises(ValueError, match="inertia of top .* must start at the inertia of a body with a volume"):
+            unknowns(worlds.arm(), [Learn("inertia", "top", start=start)]).starts(1, None)
+    loose = unknowns(worlds.arm(), [Learn("inertia", "top", bounds=None)])
+    z = torch.tensor([[1.0, 1.0, 3.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.5, 0.0, 0.0, 0.0]], dtype=torch.float64)
+    assert loose.possible(z).tolist() == [False, True]
+
+
+def test_extreme_free_numbers_are_told():
+    learned = unknowns(worlds.arm(), [Learn("inertia", "top")])
+    z = torch.tensor([[800.0, 0, 0, 0, 0, 0], [0, 0, 0, math.nan, 0, 0], [0, 0, 0, 0, 0, 0]], dtype=torch.float64)
+    assert learned.possible(z).tolist() == [False, False, True]
