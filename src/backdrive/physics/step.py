@@ -163,7 +163,7 @@ class Passage:
 
     length: in s; part: as a part of the time it could have lasted. found: whether it ended with an impact (mask), of
     the contact in this slot. timed: whether the time of that impact is the time at which a gap closed (mask); otherwise
-    it is the beginning of the substep. returns: whether the contact separated with a gap below zero and came back to
+    it is the beginning of the substep, or a gap jumped. returns: whether the contact separated with a gap below zero and came back to
     that gap (mask); otherwise the gap at which it hits does not depend on the state.
     """
 
@@ -206,4 +206,5 @@ def pass_substep(ctx: StepContext, impacts: Impacts, now: Substep, state: StateA
         impacts.acceleration[k] = select(found, acceleration, impacts.acceleration[k])
     impacts.end_substep(again, found, length, most_impacts(tree))
     returns = found & (impacts.returns[0] > 0.5)
-    return Passage(going & ~again, length, part, found, impacts.hit[0], found & ~late, returns)
+    timed = found & ~late & (impacts.jumps[0] < 0.5)
+    return Passage(going & ~again, length, part, found, impacts.hit[0], timed, returns)

@@ -16,7 +16,7 @@ from ..geometry.solids import FAR, ContactPoint
 from ..math import spatial as sp
 from ..tree.poses import pose_size
 from ..tree.tree import Tree
-from .impact import RESTING_GAP, Impacts
+from .impact import CLOSED_GAP, RESTING_GAP, Impacts
 
 # Lengths as parts of the smaller shape's size:
 # A resting contact hits again at this depth; it is below the slop (`SLOP`) at which resting contacts may lie.
@@ -57,8 +57,8 @@ class GapHistory(NamedTuple):
 class WatchedGaps:
     """The gaps of all pairs in the narrow phase, each relative to the gap at which the contact hits.
 
-    least: the smallest gap, its rate, slot, two roots, and 1 if it is relative to the gap at the start of the substep
-    (`Impacts.returns`). dips: 1 where a gap may have been closed since the last look. turns: the largest angular
+    least: the smallest gap, its rate, slot, two roots, 1 if it is relative to the gap at the start of the substep
+    (`Impacts.returns`), and 1 if it is so far below zero that the contact is closed already (`Impacts.jumps`). dips: 1 where a gap may have been closed since the last look. turns: the largest angular
     velocity (rad/s) of a shape that is not round. level [nslot]: the gap at which a contact hits; FAR: it is not
     watched.
     """
@@ -67,7 +67,7 @@ class WatchedGaps:
 
     def __init__(self, tree: Tree, impacts: Impacts, contacts: ContactPoints) -> None:
         self.tree, self.impacts, self.contacts = tree, impacts, contacts
-        self.least, self.dips, self.turns = carry(6), carry(1), carry(1)
+        self.least, self.dips, self.turns = carry(7), carry(1), carry(1)
         nslot = tree.constraints.nslot
         self.level = memory(nslot)
         # Of every contact point, and of the nearest one of every pair (at the first slot of the pair): at the last look
@@ -84,7 +84,7 @@ class WatchedGaps:
 
     def look(self, poses: ScalarArray, look: Look) -> None:
         """Evaluate all gaps at these poses."""
-        for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, 0.0)):
+        for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0)):
             self.least[k] = x
         self.dips[0], self.turns[0] = 0.0, 0.0
         for narrow, at in near_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
@@ -113,7 +113,8 @@ class WatchedGaps:
             watched, gap = near & (level < FAR), gap - level
             closer = watched & (gap < self.least[self.GAP])
             returns = select((level < 0.0) & (level > -RESTING_GAP * size), 1.0, 0.0)
-            for j, x in enumerate((gap, rate, to_float(slot), *roots, returns)):
+            jumps = select(gap < -CLOSED_GAP * size, 1.0, 0.0)
+            for j, x in enumerate((gap, rate, to_float(slot), *roots, returns, jumps)):
                 self.least[j] = select(closer, x, self.least[j])
             dips = watched & (time_open(*self.before.at(slot)) + time_open(gap, -rate) < look.since)
             self.dips[0] = select(dips, 1.0, self.dips[0])
@@ -160,7 +161,7 @@ class WatchedGaps:
     def report(self, where: Mask) -> None:
         """Write the contact with the smallest gap as the one that hits, in the lanes `where`."""
         impacts = self.impacts
-        targets = (impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns)
+        targets = (impacts.hit, impacts.hit_roots, impacts.hit_roots.at(1), impacts.returns, impacts.jumps)
         for k, x in enumerate(targets, start=self.SLOT):
             x[0] = select(where, self.least[k], x[0])
 

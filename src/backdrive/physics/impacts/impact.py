@@ -109,7 +109,8 @@ class Impacts:
         contact by forces, m/s. watch: 1 where gaps must be watched. hit, hit_roots: the contact that hits next (-1:
         none) and its trees. late: 1 where that contact had penetrated already, or is so slow that its gap does not
         determine the time of impact. returns: 1 where that contact hits at the gap that it had at the start of the
-        substep, and not at zero.
+        substep, and not at zero. jumps: 1 where its gap did not close, but jumped below zero: the edge of one body came
+        to lie on a face of another, and the place at which they touch changed.
     For the status of the step:
         fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts.
     """
@@ -120,7 +121,8 @@ class Impacts:
         self.roots, self.acceleration = memory(2), memory(tree.nv)
         self.role, self.approach, self.rest_share, self.push = (memory(tree.constraints.nslot) for _ in range(4))
         self.loaded, self.struck = (SlotSet(tree.constraints.nslot) for _ in range(2))
-        self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
+        self.watch, self.hit, self.hit_roots, self.late = (memory(n) for n in (1, 1, 2, 1))
+        self.returns, self.jumps = memory(1), memory(1)
         self.count, self.fallbacks, self.simultaneous = (memory(1) for _ in range(3))
 
     def begin(self) -> None:
@@ -186,7 +188,10 @@ class Impacts:
             contact = self._approach(constraints, contacts, poses, width, c, duration, hitting)
             slot, on, e, speed = contact.slot, contact.on, contact.restitution, contact.speed
             rests = self._rests(contact, duration)
-            closed = on & ~rests & (contact.gap <= CLOSED_GAP * contact.size)
+            # A contact that touches, and approaches too fast to rest, hits together with what hits: at the same time,
+            # up to rounding, which must not decide which of them is the first.
+            at_once = hitting & (e > 0.0) & (-speed > maximum(contact.least, REST_SPEED))
+            closed = on & (~rests | at_once) & (contact.gap <= CLOSED_GAP * contact.size)
             self.approach[slot] = -speed
             changes = [
                 sp.sub(*(end.velocity(contact.normal.point, which) for which in (AHEAD, START))) for end in contact.ends
@@ -300,6 +305,7 @@ class Impacts:
         self.struck.clear(hitting | (length > 0.0))
         rest = self.left[0] - length
         self.count[0] = self.count[0] + select(found, 1.0, 0.0)
+        self.simultaneous[0] = self.simultaneous[0] + select(found, self.jumps[0], 0.0)
         too_many = found & (self.count[0] >= to_float(most))
         self.over[0] = select(too_many, 1.0, self.over[0])
         self.fallbacks[0] = select(too_many, 1.0, self.fallbacks[0])

@@ -112,7 +112,8 @@ class ImpactSearch:
         CLOSE_IN  the smallest is negative                      high = t    CLOSE_IN     Newton's, else the middle
         CLOSE_IN  open                                          low = t     CLOSE_IN     Newton's, else the middle
         CLOSE_IN  another one may have been closed before       high = t    SEEK         the middle; node = t
-        CLOSE_IN  zero, or the bracket is empty                             FOUND
+        CLOSE_IN  open, and the bracket is empty                low = t     CLOSE_IN     high: there a gap is negative
+        CLOSE_IN  zero, or negative and the bracket is empty                FOUND
 
     Newton's: the zero of the smallest gap by its rate, if that lies inside the bracket.
     """
@@ -129,7 +130,7 @@ class ImpactSearch:
         seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
         first_stage = select(seeks, SEEK, NOTHING)
         t[0], self.low[0], self.high[0], self.node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, first_stage
-        impacts.returns[0] = 0.0
+        impacts.returns[0], impacts.jumps[0] = 0.0, 0.0
         gaps = WatchedGaps(self.motion.tree, impacts, self.contacts)
         for _ in while_any(lambda: stage[0] < NOTHING, MOST_LOOKS):
             going, starts = self._look(gaps, some)
@@ -164,8 +165,8 @@ class ImpactSearch:
         gaps.pass_look(going & passed, missed)
         newton = t[0] - gap / select(rate < 0.0, rate, -1.0)
         inside = (rate < 0.0) & (newton > low[0]) & (newton < high[0])
-        close = (gap == 0.0) | (inside & (absolute(newton - t[0]) <= TIME_TOLERANCE * duration))
-        arrived = closing_in & (empty | (close & ~dipped))
+        close = ((gap == 0.0) & (rate < 0.0)) | (inside & (absolute(newton - t[0]) <= TIME_TOLERANCE * duration))
+        arrived = closing_in & ((empty & beyond) | (close & ~dipped))
         gaps.report(arrived)
         at_node = seeking & passed & (t[0] >= node[0])
         ended = at_node & (node[0] >= duration)
@@ -175,6 +176,7 @@ class ImpactSearch:
         node[0] = select(closing_in & dipped, t[0], select(going, further, node[0]))
         middle = 0.5 * (low[0] + high[0])
         inward = select((crossed | closing_in) & inside & ~(closing_in & dipped), newton, middle)
+        inward = select(closing_in & empty & ~beyond, high[0], inward)
         t[0] = select(arrived | ~going, t[0], select(seeking & passed, node[0], inward))
         following = select(seeking, select(crossed, CLOSE_IN, SEEK), select(dipped, SEEK, CLOSE_IN))
         stage[0] = select(going, select(ended, NOTHING, select(arrived, FOUND, following)), stage[0])
