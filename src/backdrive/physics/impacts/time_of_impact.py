@@ -32,7 +32,7 @@ from ..state import StateArrays
 from ..tree.poses import link_poses
 from ..tree.tree import LinkSubset, Tree
 from .gaps import Look, WatchedGaps
-from .impact import Impacts
+from .impact import CLOSED_GAP, Impacts
 
 # A substep in which a shape turns that is not round has at least this many nodes,
 LEAST_NODES = 4
@@ -167,6 +167,9 @@ class ImpactSearch:
         close = (gap == 0.0) | (inside & (absolute(newton - t[0]) <= TIME_TOLERANCE * duration))
         arrived = closing_in & (empty | (close & ~dipped))
         gaps.report(arrived)
+        # The features of a pair changed, and a contact is there that had not been near: its gap never was zero.
+        jumped = arrived & (absolute(gap) > CLOSED_GAP * gaps.least[gaps.SIZE])
+        self.impacts.fallbacks[0] = select(jumped, 1.0, self.impacts.fallbacks[0])
         at_node = seeking & passed & (t[0] >= node[0])
         ended = at_node & (node[0] >= duration)
         turns = gaps.turns[0]
