@@ -57,8 +57,8 @@ class GapHistory(NamedTuple):
 class WatchedGaps:
     """The gaps of all pairs in the narrow phase, each relative to the gap at which the contact hits.
 
-    least: the smallest gap, its rate, slot, two roots, 1 if it is relative to the gap at the start of the substep
-    (`Impacts.returns`), and the pair's size. dips: 1 where a gap may have been closed since the last look. turns: the largest angular
+    least: the smallest gap, its rate, slot, two roots, the slot at the start of the substep if it is relative to the
+    gap there (`Impacts.returns`), else -1, and the pair's size. dips: 1 where a gap may have been closed since the last look. turns: the largest angular
     velocity (rad/s) of a shape that is not round. level [nslot]: the gap at which the contact hits that was in a slot
     at the start of the substep; FAR: it is not watched.
     """
@@ -84,7 +84,7 @@ class WatchedGaps:
 
     def look(self, poses: ScalarArray, look: Look) -> None:
         """Evaluate all gaps at these poses."""
-        for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, 0.0, 1.0)):
+        for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, -1.0, 1.0)):
             self.least[k] = x
         self.dips[0], self.turns[0] = 0.0, 0.0
         for narrow, at in near_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
@@ -102,7 +102,7 @@ class WatchedGaps:
         levels: list[Scalar] = []
         for k, point in enumerate(points):
             slot, rate = at + k, -narrow.closing_speed(point)
-            rests, level_before = self._same_before(point, k, points_before, at, size)
+            rests, level_before, origin = self._same_before(point, k, points_before, at, size)
             gap = point.gap + select(rests, REST_DEPTH * size, 0.0)
             # A contact that separates after an impact may have a gap below zero by rounding, and may come back: it hits
             # at that gap. A resting contact does not separate: where it hit once, it does not hit again.
@@ -113,7 +113,7 @@ class WatchedGaps:
             levels.append(level)
             watched, gap = near & (level < FAR), gap - level
             closer = watched & (gap < self.least[self.GAP])
-            returns = select((level < 0.0) & (level > -RESTING_GAP * size), 1.0, 0.0)
+            returns = select((level < 0.0) & (level > -RESTING_GAP * size), origin, -1.0)
             for j, x in enumerate((gap, rate, to_float(slot), *roots, returns, size)):
                 self.least[j] = select(closer, x, self.least[j])
             dips = watched & (time_open(*self.before.at(slot)) + time_open(gap, -rate) < look.since)
@@ -149,23 +149,24 @@ class WatchedGaps:
 
     def _same_before(
         self, point: ContactPoint, k: int, before: list[ContactPoint], at: Index, size: Scalar
-    ) -> tuple[Mask, Scalar]:
-        """Whether contact point k of a pair rests, and the gap at which it hits; before: the points of the features at
-        the start of the substep.
+    ) -> tuple[Mask, Scalar, Scalar]:
+        """Whether contact point k of a pair rests, the gap at which it hits, and its slot at the start of the substep.
+        before: the points of the features at the start.
 
         As shapes turn, a point may move to another slot, and another point into its slot: points are compared.
         """
         if len(before) == 1:
-            return self.impacts.holds(at), self.level[at]
+            return self.impacts.holds(at), self.level[at], to_float(at)
         rests: Mask = False
-        level, nearest = self.level[at + k], SAME_POINT * SAME_POINT * size * size
+        level, slot, nearest = self.level[at + k], to_float(at + k), SAME_POINT * SAME_POINT * size * size
         for j, other in enumerate(before):
             between, near = sp.sub(point.position, other.position), (SAME_SLOT if j == k else SAME_POINT) * size
             distance2 = sp.dot(between, between)
             rests = rests | (self.impacts.holds(at + j) & (distance2 < near * near))
             same = (distance2 < nearest) & (other.gap < 0.5 * FAR)
-            level, nearest = select(same, self.level[at + j], level), select(same, distance2, nearest)
-        return rests, level
+            level, slot = select(same, self.level[at + j], level), select(same, to_float(at + j), slot)
+            nearest = select(same, distance2, nearest)
+        return rests, level, slot
 
     def report(self, where: Mask) -> None:
         """Write the contact with the smallest gap as the one that hits, in the lanes `where`."""

@@ -108,8 +108,8 @@ class Impacts:
         the speed that pressing forces give it in a step rests. push [nslot]: change of the relative velocity at the
         contact by forces, m/s. watch: 1 where gaps must be watched. hit, hit_roots: the contact that hits next (-1:
         none) and its trees. late: 1 where that contact had penetrated already, or is so slow that its gap does not
-        determine the time of impact. returns: 1 where that contact hits at the gap that it had at the start of the
-        substep, and not at zero.
+        determine the time of impact. returns: where that contact hits at the gap that it had at the start of the
+        substep, and not at zero, the slot that it had there; else -1.
     For the status of the step:
         fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts. guarded: impacts whose
         restitution was reduced so that no energy is gained (`energy_guard`).
