@@ -163,8 +163,9 @@ class Passage:
 
     length: in s; part: as a part of the time it could have lasted. found: whether it ended with an impact (mask), of
     the contact in this slot. timed: whether the time of that impact is the time at which a gap closed (mask); otherwise
-    it is the beginning of the substep, or a gap jumped. returns: whether the contact separated with a gap below zero and came back to
-    that gap (mask); otherwise the gap at which it hits does not depend on the state.
+    it is the beginning of the substep, or a gap jumped. returns: whether the contact separated with a gap below zero
+    and came back to that gap (mask); otherwise the gap at which it hits does not depend on the state. origin: the slot
+    that it had then.
     """
 
     going: Mask
@@ -174,6 +175,7 @@ class Passage:
     slot: Scalar
     timed: Mask
     returns: Mask
+    origin: Scalar
 
 
 def pass_substep(ctx: StepContext, impacts: Impacts, now: Substep, state: StateArrays) -> Passage:
@@ -205,6 +207,6 @@ def pass_substep(ctx: StepContext, impacts: Impacts, now: Substep, state: StateA
         acceleration = (v_next[k] - before[k]) / select(flies, duration, 1.0)
         impacts.acceleration[k] = select(found, acceleration, impacts.acceleration[k])
     impacts.end_substep(again, found, length, most_impacts(tree))
-    returns = found & (impacts.returns[0] > 0.5)
-    timed = found & ~late & (impacts.jumps[0] < 0.5)
-    return Passage(going & ~again, length, part, found, impacts.hit[0], timed, returns)
+    returns = found & (impacts.returns[0] > -0.5)
+    timed, hit, origin = found & ~late & (impacts.jumps[0] < 0.5), impacts.hit[0], impacts.returns[0]
+    return Passage(going & ~again, length, part, found, hit, timed, returns, origin)

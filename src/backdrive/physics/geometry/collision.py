@@ -108,7 +108,8 @@ class _ContactSearch:
 
 
 def follow_contacts(constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int) -> ContactPoints:
-    """The contact points of the same features at other poses; slots and active points stay the same.
+    """The contact points of the same features at other poses; slots stay the same, and so do active points, unless
+    they do not exist there.
 
     Continuous features are found anew: the place where a capsule is deepest at one pose is not the deepest at another,
     and its derivative would be that of the other pose.
@@ -120,7 +121,8 @@ def follow_contacts(constraints: Constraints, contacts: ContactPoints, poses: Sc
             features = narrow.search()
             followed.put_features(narrow.group.number, narrow.p, features)
         for k, point in enumerate(narrow.points(features)):
-            active = contacts.record(slot + k)[ACTIVE]
+            # A point that has merged with another is gone: the speed at which its gap (FAR) closes must not count.
+            active = select(point.gap < 0.5 * FAR, contacts.record(slot + k)[ACTIVE], 0.0)
             followed.records.put(slot + k, (*point.numbers, active))
     return followed
 

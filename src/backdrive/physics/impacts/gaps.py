@@ -57,10 +57,11 @@ class GapHistory(NamedTuple):
 class WatchedGaps:
     """The gaps of all pairs in the narrow phase, each relative to the gap at which the contact hits.
 
-    least: the smallest gap, its rate, slot, two roots, 1 if it is relative to the gap at the start of the substep
-    (`Impacts.returns`), and 1 if it is so far below zero that the contact is closed already (`Impacts.jumps`). dips: 1 where a gap may have been closed since the last look. turns: the largest angular
-    velocity (rad/s) of a shape that is not round. level [nslot]: the gap at which a contact hits; FAR: it is not
-    watched.
+    least: the smallest gap, its rate, slot, two roots, the slot at the start of the substep if it is relative to the
+    gap there (`Impacts.returns`), else -1, and 1 if it is so far below zero that the contact is closed already
+    (`Impacts.jumps`). dips: 1 where a gap may have been closed since the last look. turns: the largest angular velocity
+    (rad/s) of a shape that is not round. level [nslot]: the gap at which the contact hits that was in a slot at the
+    start of the substep; FAR: it is not watched.
     """
 
     GAP, RATE, SLOT = range(3)  # the first numbers of `least`
@@ -84,7 +85,7 @@ class WatchedGaps:
 
     def look(self, poses: ScalarArray, look: Look) -> None:
         """Evaluate all gaps at these poses."""
-        for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, 0.0, 0.0)):
+        for k, x in enumerate((NO_GAP, -1.0, -1.0, 0.0, 0.0, -1.0, 0.0)):
             self.least[k] = x
         self.dips[0], self.turns[0] = 0.0, 0.0
         for narrow, at in near_pairs(self.tree.constraints, self.contacts, poses, pose_size(1)):
@@ -99,20 +100,21 @@ class WatchedGaps:
             points = narrow.points(narrow.search())
         nearest_gap: Scalar = FAR
         nearest_rate: Scalar = 0.0
+        levels: list[Scalar] = []
         for k, point in enumerate(points):
             slot, rate = at + k, -narrow.closing_speed(point)
-            rests = self._rests(point, k, points_before, at, size)
+            rests, level_before, origin = self._same_before(point, k, points_before, at, size)
             gap = point.gap + select(rests, REST_DEPTH * size, 0.0)
             # A contact that separates after an impact may have a gap below zero by rounding, and may come back: it hits
             # at that gap. A resting contact does not separate: where it hit once, it does not hit again.
             separates = ~rests & (rate > 0.0) & (gap > -RESTING_GAP * size)
             above = gap > select(rests, 0.1 * REST_DEPTH * size, 0.0)
             level = select(above, 0.0, select(separates, gap, next_depth(gap, size)))
-            self.level[slot] = select(look.starts, level, self.level[slot])
-            level = self.level[slot]
+            level = select(look.starts, level, level_before)
+            levels.append(level)
             watched, gap = near & (level < FAR), gap - level
             closer = watched & (gap < self.least[self.GAP])
-            returns = select((level < 0.0) & (level > -RESTING_GAP * size), 1.0, 0.0)
+            returns = select((level < 0.0) & (level > -RESTING_GAP * size), origin, -1.0)
             jumps = select(gap < -CLOSED_GAP * size, 1.0, 0.0)
             for j, x in enumerate((gap, rate, to_float(slot), *roots, returns, jumps)):
                 self.least[j] = select(closer, x, self.least[j])
@@ -121,6 +123,8 @@ class WatchedGaps:
             self.now.put(slot, gap, rate)
             nearer = watched & (gap < nearest_gap)
             nearest_gap, nearest_rate = select(nearer, gap, nearest_gap), select(nearer, rate, nearest_rate)
+        for k, level in enumerate(levels):
+            self.level[at + k] = select(look.starts, level, self.level[at + k])
         bend = self._bend(narrow, at, near, look)
         old_gap, old_rate = self.nearest_before.at(at)
         sure = time_open(old_gap, old_rate) + time_open(nearest_gap, -nearest_rate) < look.since
@@ -145,18 +149,26 @@ class WatchedGaps:
             self.turns[0] = maximum(self.turns[0], select(near, turns, 0.0))
         return bend
 
-    def _rests(self, point: ContactPoint, k: int, before: list[ContactPoint], at: Index, size: Scalar) -> Mask:
-        """Whether contact point k of a pair rests; before: the points of the features at the start of the substep.
+    def _same_before(
+        self, point: ContactPoint, k: int, before: list[ContactPoint], at: Index, size: Scalar
+    ) -> tuple[Mask, Scalar, Scalar]:
+        """Whether contact point k of a pair rests, the gap at which it hits, and its slot at the start of the substep.
+        before: the points of the features at the start.
 
-        As shapes turn, a resting point may move to another slot, and another point into its slot: points are compared.
+        As shapes turn, a point may move to another slot, and another point into its slot: points are compared.
         """
         if len(before) == 1:
-            return self.impacts.holds(at)
+            return self.impacts.holds(at), self.level[at], to_float(at)
         rests: Mask = False
+        level, slot, nearest = self.level[at + k], to_float(at + k), SAME_POINT * SAME_POINT * size * size
         for j, other in enumerate(before):
             between, near = sp.sub(point.position, other.position), (SAME_SLOT if j == k else SAME_POINT) * size
-            rests = rests | (self.impacts.holds(at + j) & (sp.dot(between, between) < near * near))
-        return rests
+            distance2 = sp.dot(between, between)
+            rests = rests | (self.impacts.holds(at + j) & (distance2 < near * near))
+            same = (distance2 < nearest) & (other.gap < 0.5 * FAR)
+            level, slot = select(same, self.level[at + j], level), select(same, to_float(at + j), slot)
+            nearest = select(same, distance2, nearest)
+        return rests, level, slot
 
     def report(self, where: Mask) -> None:
         """Write the contact with the smallest gap as the one that hits, in the lanes `where`."""

@@ -108,9 +108,9 @@ class Impacts:
         the speed that pressing forces give it in a step rests. push [nslot]: change of the relative velocity at the
         contact by forces, m/s. watch: 1 where gaps must be watched. hit, hit_roots: the contact that hits next (-1:
         none) and its trees. late: 1 where that contact had penetrated already, or is so slow that its gap does not
-        determine the time of impact. returns: 1 where that contact hits at the gap that it had at the start of the
-        substep, and not at zero. jumps: 1 where its gap did not close, but jumped below zero: the edge of one body came
-        to lie on a face of another, and the place at which they touch changed.
+        determine the time of impact. returns: where that contact hits at the gap that it had at the start of the
+        substep, and not at zero, the slot that it had there; else -1. jumps: 1 where its gap did not close, but jumped
+        below zero: the edge of one body came to lie on a face of another, and the place at which they touch changed.
     For the status of the step:
         fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts.
     """

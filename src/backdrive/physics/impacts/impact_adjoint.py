@@ -111,7 +111,7 @@ class ImpactTiming:
         assert now.contacts is not None
         contacts = now.contacts
         point_bars, width = memory(tree.constraints.nslot * CONTACT_POINT), pose_size(0)
-        place = select(event.hitting, event.slot, event.passage.slot)
+        place = select(event.hitting, event.slot, event.passage.origin)
         for c in loop(contacts.count[0]):
             slot = contacts.slots[c]
             hits = (event.hitting | event.passage.returns) & (place == to_float(slot))

@@ -130,7 +130,7 @@ class ImpactSearch:
         seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
         first_stage = select(seeks, SEEK, NOTHING)
         t[0], self.low[0], self.high[0], self.node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, first_stage
-        impacts.returns[0], impacts.jumps[0] = 0.0, 0.0
+        impacts.returns[0], impacts.jumps[0] = -1.0, 0.0
         gaps = WatchedGaps(self.motion.tree, impacts, self.contacts)
         for _ in while_any(lambda: stage[0] < NOTHING, MOST_LOOKS):
             going, starts = self._look(gaps, some)
