@@ -13,11 +13,22 @@ from dataclasses import dataclass
 from ..ir import Mask, Scalar, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.constraints.rows import Material, Row, contact_rows, contact_slip, friction_share, material, row_speed
+from ..physics.constraints.rows import (
+    NO_SLIP,
+    ContactRows,
+    Material,
+    Row,
+    Slip,
+    contact_rows,
+    contact_slip,
+    friction_share,
+    material,
+    row_speed,
+)
 from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
-from ..physics.math.spatial import ZERO3, Vec
+from ..physics.math.spatial import Vec
 from ..physics.scheme import RigidContact
 from ..physics.tree.poses import Pose
 from ..schema import layout
@@ -64,8 +75,8 @@ class ContactForm:
     def block(self) -> RecordLayout:
         """The block of a contact, see `ContactBlock`."""
         return RecordLayout(
-            pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows, softness=1,
-            mu=1, rate=1, bias=1,
+            pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows,
+            softness=self.rows, mu=1, rate=1, bias=1,
         )  # fmt: skip
 
 
@@ -83,14 +94,14 @@ class ContactBlock:
     coupling: dict[tuple[int, int], Scalar]
     b: Vec
     inverse: Vec
-    softness: Scalar
+    softness: Vec
     mu: Scalar
     rate: Scalar
     bias: Scalar
 
     @classmethod
     def of(cls, form: ContactForm, numbers: Vec) -> ContactBlock:
-        pushes, coupling, b, inverse, (softness,), (mu,), (rate,), (bias,) = form.block.split(numbers)
+        pushes, coupling, b, inverse, softness, (mu,), (rate,), (bias,) = form.block.split(numbers)
         rows = split(pushes, *[form.push] * form.rows)
         return cls(rows, dict(zip(form.couplings, coupling, strict=True)), b, inverse, softness, mu, rate, bias)
 
@@ -109,7 +120,7 @@ def contact_block(
         numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b = form.inputs.split(x)
         motions = Pose.of(motion_a), Pose.of(motion_b)
         point, surface = ContactPoint.of(numbers_of_point), mixed_material(surface_a, surface_b, form.combine)
-        rows = rows_of(form, point, shapes, motions)
+        rows, yielding = rows_of(form, point, shapes, motions)
 
         def speed(row: Row, k: int) -> Scalar:
             a, b = (row_speed(row, m, k) for m in motions)
@@ -125,18 +136,18 @@ def contact_block(
         bias = contact_bias(point.gap, slop, surface.restitution, before, hits, left)
         inverse_mass = shapes[0].inverse_mass + shapes[1].inverse_mass
         extra = row_compliance(contact_model.regularisation, inverse_mass, surface.softness, contact_model.solver.cfm)
-        softness = select(on, extra, 1.0)
+        softness = [select(on, extra + inverse_mass * x, 1.0) for x in yielding]
         pushes: list[Vec] = [
             (*push(form.body, row, motions[0], Ka), *(-y for y in push(form.body, row, motions[1], Kb))) for row in rows
         ]
         pushes = [tuple(select(on, y, 0.0) for y in row) for row in pushes]
         b = [select(on, y, 0.0) for y in (speeds[0] + bias, *speeds[1:])]
-        inverse = [1.0 / sp.dot(row, row, softness) for row in pushes]
+        inverse = [1.0 / sp.dot(row, row, soft) for row, soft in zip(pushes, softness, strict=True)]
         mu = select(on, friction_share(form.body.dim, form.directions) * surface.friction, 0.0)
         rate = select(on, contact_model.solver.erp / left * violation(point.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
         bias = select(on, bias, 0.0)
-        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, softness, mu, rate, bias]
+        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, *softness, mu, rate, bias]
 
     return numbers
 
@@ -149,7 +160,7 @@ def contact_force(
 
     def numbers(*x: Scalar) -> list[Scalar]:
         point, motion_a, motion_b, impulses = split(x, CONTACT_POINT, form.body.motion, form.body.motion, form.rows)
-        rows = rows_of(form, ContactPoint.of(point), shapes, (Pose.of(motion_a), Pose.of(motion_b)))
+        rows = rows_of(form, ContactPoint.of(point), shapes, (Pose.of(motion_a), Pose.of(motion_b))).rows
         return [*resultant(rows, (impulse / h for impulse in impulses)), *rows[0].point]
 
     return numbers
@@ -157,10 +168,10 @@ def contact_force(
 
 def rows_of(
     form: ContactForm, point: ContactPoint, shapes: tuple[PileMaterial, PileMaterial], motions: tuple[Pose, Pose]
-) -> list[Row]:
-    """The rows of a contact; the first twists of the motions are those of v*."""
+) -> ContactRows:
+    """The rows of a contact; motions: of its two bodies."""
     surface = acting_surface(*shapes)
-    slip = ZERO3 if form.body.dim == 2 else contact_slip(point, surface, *motions)
+    slip = NO_SLIP if form.body.dim == 2 else Slip.of(contact_slip(point, surface, *motions))
     return contact_rows(point, surface, slip, form.body.dim, form.directions)
 
 

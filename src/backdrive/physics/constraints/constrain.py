@@ -128,12 +128,12 @@ def constrain(
 
 
 def link_motions(tree: Tree, motion: FreeMotion, impacts: Impacts | None) -> LinkMotions:
-    """The poses of the links, with their twists for v*, and for v where contacts may bounce.
+    """The poses of the links, with their twists for v*, and for v where contacts read it.
 
     In an impact there is no v*: there the first twist is that of the acceleration before the impact, which tells
     whether forces press a contact.
     """
-    velocities = [motion.free, motion.v] if tree.constraints.bounces else [motion.free]
+    velocities = [motion.free, motion.v] if tree.constraints.reads_before else [motion.free]
     if impacts is not None:
         velocities = [impacts.ahead(motion.free), motion.v]
     poses = link_poses(tree, motion.q, *velocities, indexed=True)

@@ -26,6 +26,7 @@ from ..scheme import RigidContact
 from ..solvers.active_set import FREE, INFINITE, LOWER
 from ..solvers.complementarity import evaluate_speeds, factor_active_set, find_active_set
 from ..tree.dynamics import Dynamics, expand, reduce
+from ..tree.dynamics_adjoint import Cotangents
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_size
 from ..tree.tree import Tree
@@ -184,7 +185,7 @@ class ConstraintAdjoint:
     def add_corrections(self, q: ScalarArray, q_bar: ScalarArray) -> None:
         """Add the cotangents of the rows that correct positions alone; otherwise `add_rows` adds them."""
         v_rows = memory(self.tree.nv)
-        self._rows(q, CORRECTION, CORRECTION, q_bar, v_rows, None)
+        self._rows(q, None, CORRECTION, q_bar, v_rows, None)
 
     def add_rows(
         self, q: ScalarArray, v: ScalarArray, virtual: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray,
@@ -204,25 +205,28 @@ class ConstraintAdjoint:
                 copy(tree.nv, source, target.at(tree.nv))
             first = 1 if self.apart else 1 - outcome.corrected[0]
             for which in loop(2, start=first):
-                self._rows(q, which, VELOCITY, q_rows, v_rows, constants_bar)
+                self._rows(q, v, which, q_rows, v_rows, constants_bar)
         add_to(tree.nq, q_rows, q_bar)
         add_to(tree.nv, v_rows, v_bar)
 
     def _rows(
-        self, q: ScalarArray, which: Index, last: int, q_bar: ScalarArray, v_bar: ScalarArray,
+        self, q: ScalarArray, v: ScalarArray | None, which: Index, q_bar: ScalarArray, v_bar: ScalarArray,
         constants_bar: ScalarArray | None,
     ) -> None:  # fmt: skip
         """Add the cotangents of the rows that correct positions (`which` is CORRECTION) or of those of velocities
-        (VELOCITY), to which v_bar belongs. After those of `last`, the contact points are differentiated, for both."""
+        (VELOCITY), to which v_bar belongs. Then the slips and points of contacts are differentiated, for both.
+
+        v: the velocity before the substep; None if there is nothing to come but the rows that correct positions.
+        """
         tree, given = self.tree, [array.at(which * self.tree.nv) for array in self.velocities]
         width = pose_size(len(given))
         poses, bars = link_poses(tree, q, *given, indexed=True), memory((tree.nlink + 1) * width)
         zero((tree.nlink + 1) * width, bars)
         zero(tree.nv, v_bar)
         RowAdjoint(self, which, LinkCotangents(poses, bars, q_bar, constants_bar)).add_all()
-        for _ in when(which == last):
-            if self.slips is not None:
-                self.slips.differentiate(q, self.point_bars, q_bar, constants_bar)
+        for _ in when(which == (CORRECTION if v is None else VELOCITY)):
+            if v is not None and self.slips is not None:
+                self.slips.differentiate(q, v, self.point_bars, Cotangents(q_bar, v_bar, constants=constants_bar))
             constants = all_elements(constants_bar)
             contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.point_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 from ...ir import Index, IndexArray, Scalar, ScalarArray
 from ..geometry.contact_points import ContactPoints
-from ..math.spatial import VECTOR, ZERO3, Vec
+from ..math.spatial import Vec
 from ..tree.dynamics import Dynamics
 from .constraints import Constraints
 from .energy_guard import EnergyGuard
 from .problem import ContactProblem
-from .rows import Row, contact_rows
+from .rows import NO_SLIP, SLIP, Row, Slip, contact_rows
 
 
 class SubstepTimes(NamedTuple):
@@ -56,8 +56,8 @@ class ConstraintOutcome:
     """The constraints of a substep and their effect; the adjoint reads it.
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
-    there are no single rows. first_contact: the first row of the contacts. slips [nslot, 3]: of the contacts, for the
-    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
+    there are no single rows. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, for
+    the directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
     adjoint only. pseudo [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero;
     corrected: 1 if positions are corrected in some lane. guard: the energy guard, which tells what was kept of the
     bias. caused, pseudo_caused [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint
@@ -88,11 +88,12 @@ class ConstraintOutcome:
     modes: Scalar = 0.0
 
     def slip(self, c: Index) -> Vec:
-        """The slip of contact c (`contact_rows`)."""
-        return ZERO3 if self.slips is None else self.slips.get(c, VECTOR)
+        """The numbers of the `Slip` of contact c; none in 2D."""
+        return () if self.slips is None else self.slips.get(c, SLIP)
 
     def contact_rows(self, constraints: Constraints, c: Index) -> list[Row]:
         """The rows of contact c."""
         point, _ = self.contacts.point(self.contacts.slots[c])
         surface = constraints.pair_surface(self.contacts.pairs[c])
-        return contact_rows(point, surface, self.slip(c), constraints.dim, constraints.directions)
+        slip = NO_SLIP if self.slips is None else Slip.of(self.slip(c))
+        return contact_rows(point, surface, slip, constraints.dim, constraints.directions).rows

@@ -31,6 +31,10 @@ SMALL_SLIP = 1e-4
 
 UNEVEN = (0.83, -1.27, 1.09)  # in no special direction; for contacts that do not slip
 
+STICKING = 1e-14  # contacts whose slip yields less than this (`contact_slip`) count as sticking
+
+FREE, BEFORE = 0, 1  # which twist of a pose in a substep: that of v*, and that of v, the velocity before the substep
+
 
 class Row(NamedTuple):
     """A wrench on link a (and its opposite on link b): a couple, and a force at a point; world axes."""
@@ -38,6 +42,22 @@ class Row(NamedTuple):
     point: Vec
     couple: Vec
     force: Vec
+
+
+class Slip(NamedTuple):
+    """How a contact in 3D slips: the tangential velocity of its first link against the second in the free motion v*
+    (m/s), and how much friction across the slip yields, as a part of the inverse mass (`contact_slip`)."""
+
+    velocity: Vec
+    yielding: Scalar
+
+    @classmethod
+    def of(cls, numbers: Vec) -> Slip:
+        return cls(tuple(numbers[:3]), numbers[3])
+
+
+SLIP = 4  # numbers of a `Slip`
+NO_SLIP = Slip(ZERO3, 0.0)
 
 
 class Material(NamedTuple):
@@ -63,36 +83,58 @@ def contact_normal(point: ContactPoint, surface: Scalar) -> Row:
     return Row(contact_position(point, surface), ZERO3, point.normal)
 
 
-def contact_slip(point: ContactPoint, surface: Scalar, a: Pose, b: Pose, k: int = 0) -> Vec:
-    """The tangential velocity (m/s) of link a against link b at a contact, for velocity k of their poses."""
-    position = contact_position(point, surface)
-    return tangential(point.normal, sp.sub(a.velocity(position, k), b.velocity(position, k)))
+def contact_slip(point: ContactPoint, surface: Scalar, a: Pose, b: Pose) -> Vec:
+    """The numbers of a contact's `Slip`; the poses of its two links have the twists of v* and of v, the velocity before
+    the step (in an impact, both are that before the impact).
+
+    Let c be the speed (m/s) that a step can change: at which v* closes the gap, and by which v* differs from v at the
+    point of contact. Coulomb friction of a contact that slips faster than that opposes its slip alone. So, across the
+    slip, its directions yield the more the faster the slip s of v is: by s² / c², relative to the inverse mass.
+    """
+    n, position = point.normal, contact_position(point, surface)
+    ends = [[end.velocity(position, k) for k in (FREE, BEFORE)] for end in (a, b)]
+    free, before = (sp.sub(x, y) for x, y in zip(*ends, strict=True))
+    closing = sp.dot(n, free)
+    reach = SMALL_SLIP * SMALL_SLIP + closing * closing
+    for end in ends:
+        change = sp.sub(*end)
+        reach = sp.dot(change, change, reach)
+    slip = tangential(n, before)
+    ratio = sp.dot(slip, slip) / reach
+    return (*tangential(n, free), select(ratio < STICKING, 0.0, ratio))
 
 
-def contact_rows(point: ContactPoint, surface: Scalar, slip: Vec, dim: int, directions: int) -> list[Row]:
+class ContactRows(NamedTuple):
+    """The rows of a contact, the normal first; and how much each yields, as a part of the inverse mass."""
+
+    rows: list[Row]
+    yielding: list[Scalar]
+
+
+def contact_rows(point: ContactPoint, surface: Scalar, slip: Slip, dim: int, directions: int) -> ContactRows:
     """The normal, and the directions of friction, evenly spread in the tangent plane.
 
-    surface: that of the pair. slip: `contact_slip` of the free motion v* (in an impact: of the velocity before it); it
-    is not read in 2D, where the tangent plane is a line.
+    surface: that of the pair. slip: not read in 2D, where the tangent plane is a line.
     """
     normal = contact_normal(point, surface)
     n = normal.force
     if dim == 2:
-        tangents: list[Vec] = [(-n[1], n[0], 0.0)]
-    else:
-        along = slip_direction(n, slip)
-        across = sp.cross(n, along)
-        angles = [math.pi * k / directions for k in range(directions)]
-        turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
-        tangents = [sp.add(sp.scale(c, across), sp.scale(s, along)) for c, s in turns]
-    return [normal, *(normal._replace(force=d) for d in tangents)]
+        return ContactRows([normal, normal._replace(force=(-n[1], n[0], 0.0))], [0.0, 0.0])
+    along = slip_direction(n, slip.velocity)
+    across = sp.cross(n, along)
+    angles = [math.pi * k / directions for k in range(directions)]
+    turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
+    tangents = [sp.add(sp.scale(c, across), sp.scale(s, along)) for c, s in turns]
+    return ContactRows(
+        [normal, *(normal._replace(force=d) for d in tangents)], [0.0, slip.yielding, *[0.0] * (directions - 1)]
+    )
 
 
 def slip_direction(n: Vec, slip: Vec) -> Vec:
     """The unit vector along the slip (m/s, tangential), from which the directions of friction are counted.
 
-    One of them is across the slip. Then a contact that slides is held back by μ λn against its slip, whatever the axes
-    of the world and however many directions there are: there, a side of the pyramid touches the cone.
+    The first of them is across the slip, where a side of the pyramid touches the cone. So a contact that slides is held
+    back by μ λn, whatever the axes of the world and however many directions there are.
 
     Where nothing slips, a contact sticks, and the directions do not matter; but they must be smooth. So a velocity of
     up to SMALL_SLIP is added, which fades away as (SMALL_SLIP / slip)⁴. Its direction is a smooth function of n alone,

@@ -1,8 +1,8 @@
 """The adjoint of the directions of friction: from the cotangents of the contacts' slips to that of the free motion v*.
 
-The directions follow the slip of v* (`rows.slip_direction`), and so they depend on all that v* depends on. A contact
-whose directions are all free sticks: what it does is the same in all directions. Only the slips of contacts that slide
-have a cotangent, and where none slides, nothing is to be done.
+The directions follow the slip of v*, and the slip of v decides how much they yield (`rows.contact_slip`): so they
+depend on all that v* depends on. A contact whose directions are all free, and do not yield, sticks: it is the same in
+all directions. Only the slips of contacts that slide have a cotangent; where none slides, nothing is to be done.
 """
 
 from __future__ import annotations
@@ -14,43 +14,44 @@ from ..geometry.solids import CONTACT_POINT, ContactPoint
 from ..integrators import Integrator
 from ..integrators.base import Stages
 from ..math.arrays import accumulate, add_to, split, zero
-from ..math.spatial import VECTOR, Vec
+from ..math.spatial import Vec
 from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, damping_rate, dynamics_adjoint
 from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_size
 from ..tree.tree import Tree
 from .outcome import ConstraintOutcome
-from .rows import contact_slip
+from .rows import SLIP, contact_slip
 
 
 class SlipCotangents:
-    """Cotangents of the slips of all contacts [nslot, 3], and of v* [nv]; sliding [1]: 1 where a contact slides."""
+    """Cotangents of the slips of all contacts, and of v* [nv] (`free_bar`), which follows from them."""
 
     def __init__(self, tree: Tree, outcome: ConstraintOutcome) -> None:
         self.tree, self.outcome = tree, outcome
-        self._slip_bars, self.free_bar, self._sliding = memory(tree.constraints.nslot * VECTOR), memory(tree.nv), memory(1)
+        self._slip_bars, self._sliding = memory(tree.constraints.nslot * SLIP), memory(1)
+        self.free_bar = memory(tree.nv)
 
     def clear(self) -> None:
         self._sliding[0] = 0.0
         zero(self.tree.nv, self.free_bar)
         for c in loop(self.outcome.contacts.count[0]):
-            self._slip_bars.put(c, (0.0,) * VECTOR)
+            self._slip_bars.put(c, (0.0,) * SLIP)
 
     def add(self, c: Index, slides: Mask, slip_bar: Vec) -> None:
         """Add the cotangent of the slip of contact c, in the lanes where it slides."""
         self._sliding[0] = select(slides, 1.0, self._sliding[0])
-        accumulate(self._slip_bars.at(c * VECTOR), [select(slides, x, 0.0) for x in slip_bar])
+        accumulate(self._slip_bars.at(c * SLIP), [select(slides, x, 0.0) for x in slip_bar])
 
     def any_slides(self) -> Mask:
         return any_lane(self._sliding[0] > 0.0)
 
     def differentiate(
-        self, q: ScalarArray, point_bars: ScalarArray, q_bar: ScalarArray, constants_bar: ScalarArray | None
+        self, q: ScalarArray, v: ScalarArray, point_bars: ScalarArray, cotangents: Cotangents
     ) -> None:
-        """From the slips to v*; cotangents of contact points, coordinates and constants are added."""
+        """From the slips to v*; those of contact points, of q and v (before the step) and of constants are added."""
         tree, outcome, constraints = self.tree, self.outcome, self.tree.constraints
         for _ in when(self.any_slides()):
-            width = pose_size(1)
-            poses, bars = link_poses(tree, q, outcome.free, indexed=True), memory((tree.nlink + 1) * width)
+            velocities, width = (outcome.free, v), pose_size(2)
+            poses, bars = link_poses(tree, q, *velocities, indexed=True), memory((tree.nlink + 1) * width)
             zero((tree.nlink + 1) * width, bars)
             for c in loop(outcome.contacts.count[0]):
                 slot, p = outcome.contacts.slots[c], outcome.contacts.pairs[c]
@@ -63,14 +64,15 @@ class SlipCotangents:
                     return contact_slip(ContactPoint.of(point), surface, Pose.of(a), Pose.of(b))
 
                 _, gradient = vjp(
-                    lambda *x: slip(surface, *x), (*a, *b, *point.numbers), self._slip_bars.get(c, VECTOR)
+                    lambda *x: slip(surface, *x), (*a, *b, *point.numbers), self._slip_bars.get(c, SLIP)
                 )
                 a_bar, b_bar, point_bar = split(gradient, width, width, CONTACT_POINT)
                 accumulate(bars.at(support.a * width), a_bar)
                 if not is_constant(support.b, 0):
                     accumulate(bars.at(support.b * width), b_bar)
                 accumulate(point_bars.at(slot * CONTACT_POINT), point_bar)
-            link_poses_adjoint(tree, poses, bars, q, [outcome.free], q_bar, [self.free_bar], constants_bar)
+            of_velocities, constants = (self.free_bar, cotangents.v), cotangents.constants
+            link_poses_adjoint(tree, poses, bars, q, velocities, cotangents.q, of_velocities, constants)
 
 
 def free_motion_adjoint(
