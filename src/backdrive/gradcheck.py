@@ -175,8 +175,9 @@ def gradcheck(
     for name, found in compared.items():
         error, (verdict,) = found.judged(tolerance, largest)
         noise = found.noise / found.scale.clamp_min(1e-300)
-        numbers = (float(x) for x in (found.adjoint, found.difference, error))
-        report.rollout.append(GradcheckRow(name, *numbers, bool(found.crossed), float(noise), verdict))
+        adjoint, difference = float(found.adjoint), float(found.difference)
+        row = GradcheckRow(name, adjoint, difference, float(error), bool(found.crossed), float(noise), verdict)
+        report.rollout.append(row)
     _check_steps(simulator, path, inputs, report, generator)
     return report
 
@@ -209,7 +210,7 @@ def _check_steps(
         terms = torch.cat([one.q[1] * weights[0], one.v[1] * weights[1]], -1)
         return Reached(terms.sum(-1), one.status.modes[0], terms.detach().abs().sum(-1))
 
-    names = [k for k in ("q", "v", "controls") if k in flat]
+    names: list[str] = [k for k in ("q", "v", "controls") if k in flat]
     compared = _compare(step_of, flat, names, report.tolerance, generator)
     largest = _largest(compared)
     for name, found in compared.items():
