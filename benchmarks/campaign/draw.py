@@ -77,8 +77,11 @@ def reach(shape: bd.Shape) -> float:
     return float(max(np.linalg.norm(corners, axis=1).max(), 0.5 * np.linalg.norm(sizes), rod))
 
 
-def material(draw: Draw) -> dict[str, float]:
-    """Friction 0 to 2, restitution 0 to 1, both with their ends; sometimes softness."""
+def material(draw: Draw, lively: bool = False) -> dict[str, float]:
+    """Friction 0 to 2, restitution 0 to 1, both with their ends; sometimes softness. lively: much of both, as it takes
+    to create energy by wrong impacts."""
+    if lively and draw.chance(0.7):
+        return {"friction": draw.between(0.2, 2.0), "restitution": min(1.0, draw.between(0.5, 1.2))}
     return {
         "friction": 0.0 if draw.chance(0.1) else draw.between(0.05, draw.choice((0.5, 1.0, 2.0))),
         "restitution": draw.choice((0.0, 0.0, 1.0)) if draw.chance(0.5) else draw.between(0.05, 0.95),

@@ -38,7 +38,7 @@ def _energy(motions: Motions, path: bd.Trajectory) -> None:
     """Tell the steps in which energy is gained."""
     total = energy.kinetic(motions, path)[:, 0]
     for t in range(motions.steps):
-        if total[t + 1] > total[t] * (1.0 + energy.GAIN[motions.family.dtype]):
+        if total[t + 1] - total[t] > energy.GAIN[motions.family.dtype] * total[0]:
             print(f"  step {t}: {float(total[t]):.6g} to {float(total[t + 1]):.6g} J; {_told(path, t)}")
 
 

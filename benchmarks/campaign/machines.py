@@ -87,7 +87,7 @@ def _link(scene: bd.Scene, name: str, kind: str, place: np.ndarray, draw: Draw, 
     elif draw.chance(0.3):
         options = {"com": tuple((0.02 * draw.normal(scene.dim)).tolist())}
         options["inertia"] = inertia(scene.dim, solid, mass, draw)
-    scene.add_body(name, solid, mass=mass, position=tuple(place.tolist()), **material(draw), **options)
+    scene.add_body(name, solid, mass=mass, position=tuple(place.tolist()), **material(draw, uniform), **options)
 
 
 def _links(scene: bd.Scene, kind: str, count: int, draw: Draw, uniform: bool) -> list[np.ndarray]:
@@ -153,7 +153,7 @@ def _finished(scene: bd.Scene, kind: str, places: list[np.ndarray], draw: Draw, 
     rad or m."""
     dim = scene.dim
     lowest = min(float(place[-1]) for place in places)
-    scene.add_static(bd.HalfSpace(up(dim), lowest - draw.between(0.15, 0.4)), **material(draw), name="floor")
+    scene.add_static(bd.HalfSpace(up(dim), lowest - draw.between(0.15, 0.4)), **material(draw, uniform), name="floor")
     add_free(scene, "thrown", kind, draw, uniform, SIZE)
     model = scene.build()
     tangent, thrown = Tangent(model), model.q_index("thrown")

@@ -64,7 +64,7 @@ def add_free(scene: bd.Scene, name: str, kind: str, draw: Draw, uniform: bool, s
         options["inertia"] = inertia(dim, solid, mass, draw)
         if draw.chance(0.5):
             options["com"] = tuple((0.1 * reach(solid) * draw.normal(dim)).tolist())
-    scene.add_body(name, solid, mass=mass, **material(draw), **options)
+    scene.add_body(name, solid, mass=mass, **material(draw, uniform), **options)
     return solid
 
 
@@ -84,16 +84,17 @@ def pair(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) ->
     pull = (0.0,) * dim if uniform else gravity(dim, draw)
     scene = bd.Scene(dim, gravity=pull)
     # A wedge is two walls that are not perpendicular; bodies start above the floor, at z = 0.
-    scene.add_static(bd.HalfSpace(up(dim), 0.0), **material(draw), name="floor")
-    for k in range(draw.choice((0, 1, 2))):
+    scene.add_static(bd.HalfSpace(up(dim), 0.0), **material(draw, uniform), name="floor")
+    for k in range(2 if uniform else draw.choice((0, 1, 2))):
         normal = (1.0 - 2.0 * k, *(0.3 * draw.normal(dim - 1)).tolist())
-        scene.add_static(bd.HalfSpace(normal, -0.7), **material(draw), name=f"wall{k}")
+        scene.add_static(bd.HalfSpace(normal, -0.7), **material(draw, uniform), name=f"wall{k}")
     solids = [add_free(scene, "a", first, draw, uniform), add_free(scene, "b", second, draw, uniform)]
     if first == second and draw.chance(0.5):
         solids.append(add_free(scene, "c", first, draw, uniform))
     if draw.chance(0.3):
         obstacle = {"angle": draw.between(-3, 3)} if dim == 2 else {"quaternion": tuple(draw.unit(4))}
-        scene.add_static(shape(second, draw), **material(draw), name="obstacle", position=0.12 * np.array(up(dim)),
+        place = 0.12 * np.array(up(dim))
+        scene.add_static(shape(second, draw), **material(draw, uniform), name="obstacle", position=place,
                          **obstacle)  # fmt: skip
         if first != second:
             scene.exclude("b", "obstacle")
@@ -125,7 +126,7 @@ def heap(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) ->
     """Bodies of all kinds in a loose grid that falls (or, without gravity, is thrown) on the floor. See `pair`."""
     pull = (0.0,) * dim if uniform else tuple((-9.81 * np.array(up(dim))).tolist())
     scene = bd.Scene(dim, gravity=pull)
-    scene.add_static(bd.HalfSpace(up(dim), 0.0), **material(draw), name="floor")
+    scene.add_static(bd.HalfSpace(up(dim), 0.0), **material(draw, uniform), name="floor")
     solids = [add_free(scene, f"b{k}", kinds[k % len(kinds)], draw, uniform, 0.15) for k in range(9 if dim == 2 else 8)]
     wide, space = (3, 0.36) if dim == 2 else (2, 0.36)
 
