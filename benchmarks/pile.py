@@ -187,7 +187,7 @@ def _exact_heaps(run: Run) -> Table:
         cells = _cells(gradient, world.contacts)
         table.add(f"backdrive, {n:,} boxes, forward and gradient", *cells, f"{cost:.2f} × forward")
         table.check(f"{n:,} boxes: residual of the solver, m/s", float(world.path.status.residual.max()), 1e-8)
-    table.notes.append(f"After {FALL} steps by sweeps; the first of the measured steps starts without impulses before.")
+    table.notes.append(f"After {FALL} steps by sweeps.")
     for n, states in {} if run.quick else RESTING.items():
         run.tell(f"{n} boxes at rest")
         seconds, contacts, solved = _at_rest(n, states)

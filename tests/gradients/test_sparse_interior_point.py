@@ -259,6 +259,17 @@ def test_checkpoints_change_no_gradient():
     assert torch.equal(*gradients)
 
 
+def test_steps_one_by_one_are_a_rollout():
+    """Boxes at rest between others have several solutions: which is found follows from the state alone."""
+    model = pile(24, dim=3)
+    simulator = simulator_of(model, 0.01)
+    state = settled(simulator, 40)
+    path = simulator.rollout(state, steps=4)
+    for t in range(4):
+        state = simulator.step(state)
+        assert torch.equal(state.q, path.q[t + 1]) and torch.equal(state.v, path.v[t + 1])
+
+
 # ------------------------------------------------------------------------------------------ bits, and bad input
 
 

@@ -23,12 +23,14 @@ EXACT_SWEEPS = 3
 
 @dataclass(frozen=True)
 class ProjectedGaussSeidel:
-    """The solver of the 2016 and 2021 papers: sweeps over the rows, from impulses that follow from the problem alone.
+    """The solver of the 2016 and 2021 papers: sweeps over the rows, from impulses that follow from the problem alone
+    (in one big world, from those of the step before).
 
     iterations: at most this many sweeps. tolerance: the residual at which they end, a speed in m/s relative to 1 + the
     largest in the step (in float32 at least 1e-5). erp: the part of a penetration that a step corrects. cfm: compliance
-    of all constraints, (m/s) per N s. exact: use a few sweeps to find which contacts stick, slide and separate, and
-    continue with linear solves up to the exact solution (pivoting); if False, sweep until the tolerance is reached.
+    of all constraints, (m/s) per N s. exact: find which contacts stick, slide and separate, by linear solves from a
+    guess, a few sweeps and pivoting, up to the exact solution; if False, sweep until the tolerance is reached, from
+    impulses of zero in every step, which takes many more iterations than the default.
     """
 
     iterations: int = 30

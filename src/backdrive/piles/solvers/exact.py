@@ -55,7 +55,8 @@ class ExactSolver:
         return self.sweeps.kept_sweeps(cold, keep=False)
 
     def solve(self, memory: Memory, problem: PileProblem) -> PileSolution:
-        swept, record = self.sweeps.sweep(memory, problem, self.sweeps.most(problem.cold)), None
+        problem.impulses[0] = 0.0  # of several solutions, one is found that follows from the problem alone
+        swept, record = self.sweeps.sweep(memory, problem, START_SWEEPS), None
         shift = memory.zeros("shift", max(1, problem.contacts.rows), self.form.stride)
         if problem.contacts.count and np.isfinite(problem.blocks).all():
             cells, history = ContactCells(self.form, problem.contacts), problem.impulses
