@@ -185,8 +185,8 @@ class Passage:
 
     length: in s; part: as a part of the time it could have lasted. found: whether it ended with an impact (mask), of
     the contact in this slot. timed: whether the time of that impact is the time at which a gap closed (mask); otherwise
-    it is the beginning of the substep, or a gap jumped. returns: whether the contact separated with a gap below zero and came back to
-    that gap (mask); otherwise the gap at which it hits does not depend on the state.
+    it is the beginning of the substep, or the gap jumped. returns: whether the contact separated with a gap below zero
+    and came back to that gap (mask); otherwise the gap at which it hits does not depend on the state.
     """
 
     going: Mask

@@ -58,9 +58,9 @@ class WatchedGaps:
     """The gaps of all pairs in the narrow phase, each relative to the gap at which the contact hits.
 
     least: the smallest gap, its rate, slot, two roots, 1 if it is relative to the gap at the start of the substep
-    (`Impacts.returns`), and 1 if it is so far below zero that the contact is closed already (`Impacts.jumps`). dips: 1 where a gap may have been closed since the last look. turns: the largest angular
-    velocity (rad/s) of a shape that is not round. level [nslot]: the gap at which a contact hits; FAR: it is not
-    watched.
+    (`Impacts.returns`), and 1 if it is so far below zero that the contact is closed already (`Impacts.jumps`). dips: 1
+    where a gap may have been closed since the last look. turns: the largest angular velocity (rad/s) of a shape that is
+    not round. level [nslot]: the gap at which a contact hits; FAR: it is not watched.
     """
 
     GAP, RATE, SLOT = range(3)  # the first numbers of `least`
