@@ -86,8 +86,8 @@ class ContactBlock:
 
     pushes: j of every row, the change of the two bodies' y by a unit of impulse. coupling: j · j' of two rows. inverse:
     1 / (j · j + softness) of every row. mu: the bound of the friction rows as a part of λₙ. rate: the speed at which
-    penetration has to be corrected, m/s, negative or zero. bias: the part of the normal's b that is not the speed of the
-    free motion, m/s.
+    penetration has to be corrected, m/s, negative or zero. bias: the part of the normal's b that is not the speed of
+    the free motion, m/s.
     """
 
     pushes: list[Vec]

@@ -43,6 +43,9 @@ from .slot_set import SlotSet
 # Relative speeds below this (m/s) are treated as zero: the contact neither approaches, nor separates, nor presses.
 REST_SPEED = 1e-9
 
+# Of contacts that hit at once, those whose speeds differ by less than this part hit together.
+SAME_SPEED = 1e-9
+
 # A contact that hits counts as closed when its gap is below this part of the smaller shape's size.
 CLOSED_GAP = 1e-9
 
@@ -100,28 +103,30 @@ class Impacts:
 
     Passed from substep to substep:
         left: the time left of the step, s. slot: the contact that hits now, or -1; roots [2]: its two trees (0: the
-        world). acceleration [nv]: before the impact. over: 1 where no more impacts are sought. count: impacts so far.
-        loaded: the resting contacts that carried a load before. struck: contacts that were found not to rest.
+        world). together: what touches and approaches faster than this (m/s) hits together with it. acceleration [nv]:
+        before the impact. over: 1 where no more impacts are sought. count: impacts so far. loaded: the resting contacts
+        that carried a load before. struck: contacts that were found not to rest.
     Of the current substep:
         role [nslot]: ABSENT, HOLDING or BOUNCING. several: 1 where more than one contact takes part. approach [nslot]:
         speed of approach at its start, m/s. rest_share [nslot]: a contact that approaches more slowly than this part of
         the speed that pressing forces give it in a step rests. push [nslot]: change of the relative velocity at the
         contact by forces, m/s. watch: 1 where gaps must be watched. hit, hit_roots: the contact that hits next (-1:
-        none) and its trees. late: 1 where that contact had penetrated already, or is so slow that its gap does not
-        determine the time of impact. returns: where that contact hits at the gap that it had at the start of the
-        substep, and not at zero, the slot that it had there; else -1. jumps: 1 where its gap did not close, but jumped
-        below zero: the edge of one body came to lie on a face of another, and the place at which they touch changed.
+        none) and its trees; hit_speed: its speed of approach (m/s), if it hits at once. late: 1 where that contact had
+        penetrated already, or is so slow that its gap does not determine the time of impact. returns: where that
+        contact hits at the gap that it had at the start of the substep, and not at zero, the slot that it had there;
+        else -1. jumps: 1 where its gap did not close, but jumped below zero: an edge came to lie on a face, and bodies
+        touch at another place from then on.
     For the status of the step:
-        fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts.
+        fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts, and those where gaps jump.
     """
 
     def __init__(self, tree: Tree, integrator: Integrator, h: Scalar) -> None:
         self.tree, self.integrator, self.h = tree, integrator, h
-        self.left, self.slot, self.over, self.several = (memory(1) for _ in range(4))
+        self.left, self.slot, self.together, self.over, self.several = (memory(1) for _ in range(5))
         self.roots, self.acceleration = memory(2), memory(tree.nv)
         self.role, self.approach, self.rest_share, self.push = (memory(tree.constraints.nslot) for _ in range(4))
         self.loaded, self.struck = (SlotSet(tree.constraints.nslot) for _ in range(2))
-        self.watch, self.hit, self.hit_roots, self.late = (memory(n) for n in (1, 1, 2, 1))
+        self.watch, self.hit, self.hit_roots, self.hit_speed, self.late = (memory(n) for n in (1, 1, 2, 1, 1))
         self.returns, self.jumps = memory(1), memory(1)
         self.count, self.fallbacks, self.simultaneous = (memory(1) for _ in range(3))
 
@@ -137,9 +142,10 @@ class Impacts:
 
     def arrays(self) -> list[tuple[ScalarArray, Index]]:
         """The arrays that are passed from one substep to the next, with their sizes."""
-        numbers: list[tuple[ScalarArray, Index]] = [(x, 1) for x in (self.left, self.slot, self.over, self.count)]
+        numbers = (self.left, self.slot, self.together, self.over, self.count)
         return [
-            *numbers, (self.roots, 2), (self.acceleration, self.tree.nv), *self.loaded.arrays(), *self.struck.arrays()
+            *((x, 1) for x in numbers), (self.roots, 2), (self.acceleration, self.tree.nv), *self.loaded.arrays(),
+            *self.struck.arrays(),
         ]  # fmt: skip
 
     @property
@@ -188,9 +194,9 @@ class Impacts:
             contact = self._approach(constraints, contacts, poses, width, c, duration, hitting)
             slot, on, e, speed = contact.slot, contact.on, contact.restitution, contact.speed
             rests = self._rests(contact, duration)
-            # A contact that touches, and approaches too fast to rest, hits together with what hits: at the same time,
-            # up to rounding, which must not decide which of them is the first.
-            at_once = hitting & (e > 0.0) & (-speed > maximum(contact.least, REST_SPEED))
+            loaded = self.loaded.has(slot)
+            # What closes at the same time, up to rounding, hits together: rounding must not decide which is the first.
+            at_once = hitting & ~loaded & (e > 0.0) & (-speed > maximum(contact.least, self.together[0]))
             closed = on & (~rests | at_once) & (contact.gap <= CLOSED_GAP * contact.size)
             self.approach[slot] = -speed
             changes = [
@@ -201,7 +207,7 @@ class Impacts:
             beside = self._shares_tree(roots)
             # A resting contact with a load is hit together with what hits. One that only touches is hit next, unless
             # it does not bounce.
-            holds = rests & (self.loaded.has(slot) | (e <= 0.0))
+            holds = rests & (loaded | (e <= 0.0))
             hit = (closed & beside) | (self.slot[0] == to_float(slot))
             takes_part = select((hitting & (holds | hit)) | (~hitting & rests), HOLDING, ABSENT)
             bounce = hitting & hit & (e > 0.0) & (-speed >= contact.least)
@@ -311,6 +317,9 @@ class Impacts:
         self.fallbacks[0] = select(too_many, 1.0, self.fallbacks[0])
         self.left[0] = select(flies & ~again, select(found, rest, 0.0), self.left[0])
         self.slot[0] = select(found, self.hit[0], -1.0)
+        # Of contacts that hit at once, the fastest is the first: those that are as fast hit together with it.
+        tied = maximum((1.0 - SAME_SPEED) * self.hit_speed[0], REST_SPEED)
+        self.together[0] = select(found, select(length > 0.0, REST_SPEED, tied), self.together[0])
         for k in range(2):
             self.roots[k] = select(found, self.hit_roots[k], self.roots[k])
 
@@ -343,5 +352,6 @@ class FirstHit:
     def write(self, impacts: Impacts) -> None:
         numbers = self._numbers
         impacts.watch[0], impacts.hit[0] = numbers[self.WATCH], numbers[self.SLOT]
+        impacts.hit_speed[0] = numbers[self.SPEED]
         root_a, root_b, late = numbers[self.ROOT_A], numbers[self.ROOT_B], numbers[self.LATE]
         impacts.hit_roots[0], impacts.hit_roots[1], impacts.late[0] = root_a, root_b, late

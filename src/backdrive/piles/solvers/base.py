@@ -47,8 +47,8 @@ class PileProblem:
 
 @dataclass(frozen=True)
 class GuardRecord:
-    """Where the energy guard acted. kept [register, lane]: κ of every cell's island. number [register, lane]: that of the
-    island, if its part is reduced, from 0 on; else -1. count: how many these islands are."""
+    """Where the energy guard acted. kept [register, lane]: κ of every cell's island. number [register, lane]: that of
+    the island, if its part is reduced, from 0 on; else -1. count: how many these islands are."""
 
     kept: Array
     number: Array
