@@ -41,7 +41,7 @@ def tree(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) ->
             scene.add_motor(f"m{k}", _motor(draw), joint=name, dof=draw.choice(("x", "y", "angle")))
     if floats and dim == 2 and not uniform and draw.chance(0.3):
         scene.add_motor("push", _motor(draw), joint="link0", dof="x")
-    return _finished(scene, kinds[0], places, draw, uniform, spread=0.1)
+    return _finished(scene, kinds[0], places, draw, uniform, spread=0.0 if uniform else 0.1)
 
 
 def loops(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) -> World:
