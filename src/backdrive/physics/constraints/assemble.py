@@ -213,8 +213,8 @@ class RowAssembler:
             self._add(RowData(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
                 speeds=[speeds[0] + bias, *speeds[1:]], speeds_next=[speeds_next[0] + bias, *speeds_next[1:]],
-                compliance=[extra + scale * x for x in yielding], low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
-                violation=violation(point.gap, slop), bounces=hits,
+                compliance=[extra + scale * x for x in yielding], low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m],
+                mu=[0.0, *[mu] * m], violation=violation(point.gap, slop), bounces=hits,
             ))  # fmt: skip
 
     def touching(self, contacts: ContactPoints, first: Index) -> tuple[Scalar, Scalar]:

@@ -56,13 +56,13 @@ class ConstraintOutcome:
     """The constraints of a substep and their effect; the adjoint reads it.
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
-    there are no single rows. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, for the
-    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. pseudo
-    [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if
-    positions are corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused
-    [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the
-    complementarity conditions; touching: contacts that press; depth: the deepest penetration, m; modes: a fingerprint
-    of the active set.
+    there are no single rows. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, which
+    set the directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. pseudo [nv]: p, where
+    positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if positions are
+    corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused [nlink + 1, 6]:
+    the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the complementarity
+    conditions; touching: contacts that press; depth: the deepest penetration, m; modes: a fingerprint of the active
+    set.
     """
 
     problem: ContactProblem
