@@ -56,8 +56,8 @@ class BodyForm:
 
     @property
     def motion(self) -> int:
-        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and if contacts read it,
-        with that of the velocity before the step."""
+        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and with that of the
+        velocity before the step, if contacts read it."""
         return pose_size(2 if self.reads_before else 1)
 
     @property

@@ -73,7 +73,7 @@ def thrown(seed, turn):
         place = np.array([0.3 * k, 0.02 * k, 0.15 + 0.02 * k])
         velocity = np.array([*rng.uniform(0.5, 3.0, 2) * rng.choice([-1.0, 1.0], 2), -1.0])
         scene.add_body(
-            f"body{k}", shapes[rng.integers(3)], density=1000.0, position=tuple(R @ place), velocity=tuple(R @ velocity),
+            f"body{k}", shapes[rng.integers(3)], density=1e3, position=tuple(R @ place), velocity=tuple(R @ velocity),
             angular_velocity=tuple(R @ rng.normal(size=3)), quaternion=tuple(product(turn, random_quaternion(rng))),
             friction=rng.uniform(0.1, 0.6), restitution=0.3,
         )  # fmt: skip

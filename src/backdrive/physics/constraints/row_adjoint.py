@@ -241,7 +241,14 @@ class RowAdjoint:
         return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
     def _contact(
-        self, contact: ContactMultipliers, a: Pose, b: Pose, record_a: Vec, record_b: Vec, numbers_of_point: Vec, slip: Vec
+        self,
+        contact: ContactMultipliers,
+        a: Pose,
+        b: Pose,
+        record_a: Vec,
+        record_b: Vec,
+        numbers_of_point: Vec,
+        slip: Vec,
     ) -> Scalar:
         constraints, m, point = self.constraints, self.constraints.directions, ContactPoint.of(numbers_of_point)
         slides = Slip.of(slip) if slip else NO_SLIP

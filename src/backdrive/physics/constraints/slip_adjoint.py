@@ -8,6 +8,7 @@ all directions. Only the slips of contacts that slide have a cotangent; where no
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, memory, select, vjp, when, workspace
 from ..geometry.solids import CONTACT_POINT, ContactPoint
@@ -20,6 +21,8 @@ from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_siz
 from ..tree.tree import Tree
 from .outcome import ConstraintOutcome
 from .rows import SLIP, contact_slip
+
+WIDTH = pose_size(2)  # of a pose with the twists of v* and v
 
 
 class SlipCotangents:
@@ -44,13 +47,11 @@ class SlipCotangents:
     def any_slides(self) -> Mask:
         return any_lane(self._sliding[0] > 0.0)
 
-    def differentiate(
-        self, q: ScalarArray, v: ScalarArray, point_bars: ScalarArray, cotangents: Cotangents
-    ) -> None:
+    def differentiate(self, q: ScalarArray, v: ScalarArray, point_bars: ScalarArray, cotangents: Cotangents) -> None:
         """From the slips to v*; those of contact points, of q and v (before the step) and of constants are added."""
         tree, outcome, constraints = self.tree, self.outcome, self.tree.constraints
         for _ in when(self.any_slides()):
-            velocities, width = (outcome.free, v), pose_size(2)
+            velocities, width = (outcome.free, v), WIDTH
             poses, bars = link_poses(tree, q, *velocities, indexed=True), memory((tree.nlink + 1) * width)
             zero((tree.nlink + 1) * width, bars)
             for c in loop(outcome.contacts.count[0]):
@@ -59,13 +60,8 @@ class SlipCotangents:
                 surface, (point, _) = constraints.pair_surface(p), outcome.contacts.point(slot)
                 a, b = (pose_of(poses, link, width) for link in (support.a, support.b))
 
-                def slip(surface: Scalar, *x: Scalar) -> Vec:
-                    a, b, point = split(x, width, width, CONTACT_POINT)
-                    return contact_slip(ContactPoint.of(point), surface, Pose.of(a), Pose.of(b))
-
-                _, gradient = vjp(
-                    lambda *x: slip(surface, *x), (*a, *b, *point.numbers), self._slip_bars.get(c, SLIP)
-                )
+                slip = partial(_slip_of_numbers, surface)
+                _, gradient = vjp(slip, (*a, *b, *point.numbers), self._slip_bars.get(c, SLIP))
                 a_bar, b_bar, point_bar = split(gradient, width, width, CONTACT_POINT)
                 accumulate(bars.at(support.a * width), a_bar)
                 if not is_constant(support.b, 0):
@@ -73,6 +69,12 @@ class SlipCotangents:
                 accumulate(point_bars.at(slot * CONTACT_POINT), point_bar)
             of_velocities, constants = (self.free_bar, cotangents.v), cotangents.constants
             link_poses_adjoint(tree, poses, bars, q, velocities, cotangents.q, of_velocities, constants)
+
+
+def _slip_of_numbers(surface: Scalar, *x: Scalar) -> Vec:
+    """`contact_slip` of the numbers of two poses and of a contact point."""
+    a, b, point = split(x, WIDTH, WIDTH, CONTACT_POINT)
+    return contact_slip(ContactPoint.of(point), surface, Pose.of(a), Pose.of(b))
 
 
 def free_motion_adjoint(
