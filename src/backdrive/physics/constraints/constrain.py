@@ -35,7 +35,7 @@ from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
 from ..math.linear import TILE
 from ..scheme import StepContext
-from ..solvers.active_set import CLAMPED
+from ..solvers.active_set import CLAMPED, INFINITE
 from ..solvers.complementarity import bounds
 from ..tree.dynamics import Dynamics, expand
 from ..tree.kinematics import turn
@@ -66,10 +66,12 @@ def constrain(
         copy(tree.nq, motion.q, q)
     links = link_motions(tree, motion, impacts)
     factors = RootFrameFactors(tree, motion.dynamics.frames, motion.dynamics.factors, constraints.dim)
-    problem = ContactProblem(constraints, factors, nv, warm_start, motion.v_next is not None)
+    budget = None if impacts is None else impacts.budget
+    problem = ContactProblem(constraints, factors, nv, warm_start, motion.v_next is not None, budget)
     if problem.v_next_known is not None and motion.v_next is not None:
         problem.v_next_known[0] = select(is_finite(motion.v_next[0]), 1.0, 0.0)
-    found = candidate_points(ctx, motion, links, impacts, contacts)
+    candidates = candidate_points(ctx, motion, links, impacts, contacts)
+    found = candidates if impacts is None else candidates.of_those_that_act()
     v_next, move, pseudo = memory(nv), memory(nv), memory(nv)
     copy(nv, motion.free, v_next)
     rows = RowAssembler(ctx, motion._replace(free=v_next), links, problem, impacts)
@@ -96,8 +98,8 @@ def constrain(
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, first_contact, v_next, move, pseudo, correction, pushes, corrected, rebound, q, limits, caused,
-        pseudo_caused,
+        problem, found, candidates, first_contact, v_next, move, pseudo, correction, pushes, corrected, rebound, q,
+        limits, caused, pseudo_caused,
     )  # fmt: skip
     going: Mask = True if impacts is None else impacts.going
     warm_start.forget(going)
@@ -112,8 +114,10 @@ def constrain(
         warm_start.keep(count, problem.slot, problem.impulse, going)
         apply_impulses(tree, motion, problem, problem.impulse, v_next, caused)
         if not adjoint:
-            status[1], status[2] = rows.touching(contacts or found, first_contact)
+            status[1] = rows.pressing(found, first_contact)
             status[3] = active_set_fingerprint(problem, count, constraints.bounces)
+    if not adjoint:
+        status[2] = (contacts or candidates).depth()
     copy(nv, v_next, move)
     for _ in when(problem.count > 0):
         worst = carry(1)
@@ -123,7 +127,8 @@ def constrain(
         # Equations are corrected even where they are not violated: the derivative of the correction is not zero.
         for _ in when(any_lane(worst[0] > 0.0) | (constraints.head("nequality") > 0)):
             corrected[0] = 1
-            correct(problem, solver.erp, motion.times.left, correction, pushes)
+            failed = correct(problem, solver.erp, motion.times.left, correction, pushes)
+            status[0] = select(failed & (worst[0] > 0.0), INFINITE, status[0])
             zero(nv, pseudo)
             apply_impulses(tree, motion, problem, correction, pseudo, pseudo_caused)
             for k in loop(nv):

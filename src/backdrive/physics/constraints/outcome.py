@@ -53,7 +53,8 @@ class ConstraintOutcome:
     """The constraints of a substep and their effect; the adjoint reads it.
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
-    there are no single rows. first_contact: the first row of the contacts. v_next, move [nv]: v⁺ and v⁺ + p. pseudo
+    there are no single rows. contacts: those that act, in the order of their rows; candidates: all that may, in this
+    substep or later. first_contact: the first row of the contacts. v_next, move [nv]: v⁺ and v⁺ + p. pseudo
     [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if
     positions are corrected in some lane. rebound: the part of the restitution that was kept. caused, pseudo_caused
     [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the
@@ -63,6 +64,7 @@ class ConstraintOutcome:
 
     problem: ContactProblem
     contacts: ContactPoints
+    candidates: ContactPoints
     first_contact: Index
     v_next: ScalarArray
     move: ScalarArray

@@ -28,6 +28,7 @@ from ...ir import (
     sqrt,
     to_float,
 )
+from ..budget import WorkBudget
 from ..constraints.constraints import Constraints
 from ..constraints.problem import ContactProblem
 from ..constraints.rows import Row, contact_rows, material, row_speed
@@ -101,6 +102,7 @@ class Impacts:
     Passed from substep to substep:
         left: the time left of the step, s. slot: the contact that hits now, or -1; roots [2]: its two trees (0: the
         world). acceleration [nv]: before the impact. over: 1 where no more impacts are sought. count: impacts so far.
+        budget: what is spent of that of the step.
         loaded: the resting contacts that carried a load before. struck: contacts that were found not to rest.
     Of the current substep:
         role [nslot]: ABSENT, HOLDING or BOUNCING. several: 1 where more than one contact takes part. approach [nslot]:
@@ -123,12 +125,14 @@ class Impacts:
         self.loaded, self.struck = (SlotSet(tree.constraints.nslot) for _ in range(2))
         self.watch, self.hit, self.hit_roots, self.late, self.returns = (memory(n) for n in (1, 1, 2, 1, 1))
         self.count, self.fallbacks, self.simultaneous, self.guarded = (memory(1) for _ in range(4))
+        self.budget = WorkBudget()
 
     def begin(self, where: Mask = True) -> None:
         """Begin a step, in the lanes `where`."""
         self.left[0], self.slot[0] = select(where, self.h, self.left[0]), select(where, -1.0, self.slot[0])
         for number in (self.over, self.count, self.fallbacks, self.simultaneous, self.guarded):
             zero(1, number, where)
+        self.budget.begin(where)
         zero(2, self.roots, where)
         zero(self.tree.nv, self.acceleration, where)
         self.loaded.clear(where)
@@ -136,7 +140,8 @@ class Impacts:
 
     def arrays(self) -> list[tuple[ScalarArray, Index]]:
         """The arrays that are passed from one substep to the next, with their sizes."""
-        numbers: list[tuple[ScalarArray, Index]] = [(x, 1) for x in (self.left, self.slot, self.over, self.count)]
+        single = (self.left, self.slot, self.over, self.count, self.budget.spent)
+        numbers: list[tuple[ScalarArray, Index]] = [(x, 1) for x in single]
         return [
             *numbers, (self.roots, 2), (self.acceleration, self.tree.nv), *self.loaded.arrays(), *self.struck.arrays()
         ]  # fmt: skip
@@ -296,18 +301,21 @@ class Impacts:
 
     def end_substep(self, again: Mask, found: Mask, length: Scalar, most: Index) -> None:
         """Continue with the impact that was found after the time `length`, or with the rest of the step; after `most`
-        impacts, without further ones. again: where the substep is repeated."""
+        impacts, or without a budget, without further ones. again: where the substep is repeated."""
         flies, hitting = self.going & ~self.hitting, self.hitting
         self.struck.clear(hitting | (length > 0.0))
         rest = self.left[0] - length
         self.count[0] = self.count[0] + select(found, 1.0, 0.0)
-        too_many = found & (self.count[0] >= to_float(most))
-        self.over[0] = select(too_many, 1.0, self.over[0])
-        self.fallbacks[0] = select(too_many, 1.0, self.fallbacks[0])
+        self.give_up((found & (self.count[0] >= to_float(most))) | ((found | again) & ~self.budget.allows()))
         self.left[0] = select(flies & ~again, select(found, rest, 0.0), self.left[0])
         self.slot[0] = select(found, self.hit[0], -1.0)
         for k in range(2):
             self.roots[k] = select(found, self.hit_roots[k], self.roots[k])
+
+    def give_up(self, where: Mask) -> None:
+        """Seek no more impacts in this step."""
+        self.over[0] = select(where, 1.0, self.over[0])
+        self.fallbacks[0] = select(where, 1.0, self.fallbacks[0])
 
 
 class FirstHit:
