@@ -1,13 +1,17 @@
-"""Run as a script with a seed and a count: calls with random wrong arguments. A crash ends the process.
+"""Run as a script with a seed, a count and the first number: calls with random wrong arguments. A crash ends the process.
 
-Whatever goes in, the outcome is a Python exception, or what the same numbers give in fresh, contiguous tensors.
+Whatever goes in, the outcome is a Python exception, or what the same numbers give in fresh, contiguous tensors; and it
+comes within LONGEST seconds, if all kernels are built. `python -m benchmarks.fuzz` makes many calls.
 """
 
 from __future__ import annotations
 
+import faulthandler
 import math
 import random
+import signal
 import sys
+import time
 import warnings
 
 import torch
@@ -20,6 +24,8 @@ from backdrive.physics.tree.poses import POSE
 INTEGERS = (-(2**63), -(2**31), -7, -1, 0, 1, 2, 3, 5, 64, 2**31, 2**40, 2**62, 2**63 - 1, 2**63, 2**64, 10**30)
 STRINGS = ("", "mass", "mass,com", "mas", ",", ",,mass", "rollout", "poses", "rollout_adjoint", "\0", "é" * 1000)
 DTYPES = (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8, torch.bool, torch.complex128)
+LONGEST = 10.0  # seconds that a call may take
+DEAF = 60.0  # seconds after which the process ends, with a traceback: the call is not even interrupted
 NUMBERS = (math.nan, math.inf, -math.inf, 0.0, 1e308, -1e308, 5e-324)
 
 
@@ -193,21 +199,48 @@ def outcome(function: object, arguments: list) -> object:
     return ("done", results)
 
 
-def main(seed: int, count: int) -> None:
+class TooLongError(BaseException):
+    """A call takes longer than it may."""
+
+
+def _interrupt(*_: object) -> None:
+    raise TooLongError
+
+
+def timed(function: object, arguments: list) -> object:
+    """The outcome. A call that takes too long is interrupted; it may have built a kernel, so there is a second try."""
+    for longest in (DEAF - 2 * LONGEST, LONGEST):
+        faulthandler.dump_traceback_later(DEAF, exit=True)
+        signal.setitimer(signal.ITIMER_REAL, longest)
+        began = time.perf_counter()
+        try:
+            result = outcome(function, arguments)
+        except TooLongError:
+            continue
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0.0)
+            faulthandler.cancel_dump_traceback_later()
+        if time.perf_counter() - began < LONGEST:
+            return result
+    return ("slow", None)
+
+
+def main(seed: int, count: int, first: int = 0) -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
+    signal.signal(signal.SIGALRM, _interrupt)
     counts = {"done": 0, "refused": 0}
-    for k in range(count):
+    for k in range(first, first + count):
         r = random.Random(seed * 1_000_003 + k)
         function, arguments = (operator_arguments if r.random() < 0.6 else method_arguments)(r)
         wrong = min(r.choice([0, 1, 1, 1, 2, 3]), len(arguments))
         for i in r.sample(range(len(arguments)), wrong):
             arguments[i] = changed(arguments[i], r)
-        kind, found = outcome(function, arguments)
+        kind, found = timed(function, arguments)
         description = [
             f"{tuple(x.shape)} {x.dtype} {x.layout}" if isinstance(x, Tensor) else repr(x)[:80] for x in arguments
         ]
-        assert kind != "careless", (seed, k, repr(found), description)
+        assert kind not in ("careless", "slow"), (kind, seed, k, repr(found), description)
         assert wrong or kind == "done", (seed, k, repr(found), description)
         counts[kind] += 1
         if kind == "done":
@@ -219,4 +252,4 @@ def main(seed: int, count: int) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*map(int, sys.argv[1:]))

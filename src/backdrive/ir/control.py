@@ -71,13 +71,13 @@ def leave(condition: Mask) -> bool:
 
 
 def interruptible(passes: Iterator[Any]) -> Iterator[Any]:
-    """A rolled loop in a kernel's body (not in a subroutine) that ends if the user interrupts the call.
+    """A loop that ends if the user interrupts the call, if it is rolled.
 
     Results of such a call are dropped: what follows the loop need not care.
     """
     for i in passes:
         yield i
-        if Graph.current is not None:
+        if Graph.current is not None and any(current().loops[-1:]):
             leave(current().add("interrupted", (), "c", pure=False))
 
 

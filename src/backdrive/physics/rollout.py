@@ -7,20 +7,18 @@ from functools import partial
 
 from ..ir import (
     Index,
-    Mask,
     ScalarArray,
     TimedArray,
     carry,
     clip,
     interruptible,
-    is_finite,
     loop,
     minimum,
     select,
     switch,
     workspace,
 )
-from .math.arrays import copy
+from .math.arrays import all_finite, copy
 from .policy import ControlSource
 from .scheme import Scheme, StepContext
 from .state import StateArrays, StatePath, StepInputs
@@ -117,7 +115,8 @@ def status_size(scheme: Scheme, constrained: bool) -> int:
 
 
 def write_status(tree: Tree, state: StateArrays, status: StepStatus, row: ScalarArray, size: int) -> None:
-    row.put(0, (select(all_finite(tree, state), 1.0, 0.0), *status)[:size])
+    finite = all_finite(*zip(state, StateArrays.sizes(tree), strict=True))
+    row.put(0, (select(finite, 1.0, 0.0), *status)[:size])
 
 
 def segments(steps: Index, every: Index) -> Index:
@@ -131,13 +130,3 @@ def segment_end(s: Index, steps: Index, every: Index) -> Index:
 
 def at_time(array: TimedArray | None, t: Index) -> ScalarArray | None:
     return None if array is None else array.row(t)
-
-
-def all_finite(tree: Tree, state: StateArrays) -> Mask:
-    """Whether all coordinates are finite: then, short of an overflow, their sum is."""
-    total = workspace(1)
-    total[0] = 0.0
-    for n, array in zip(StateArrays.sizes(tree), state, strict=True):
-        for k in loop(n):
-            total[0] = total[0] + array[k]
-    return is_finite(total[0])

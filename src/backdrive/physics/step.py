@@ -31,7 +31,7 @@ from .geometry.contact_points import ContactPoints
 from .impacts.impact import Impacts
 from .impacts.time_of_impact import SubstepMotion, first_impact
 from .integrators.base import Stages, move
-from .math.arrays import axpy, copy, zero
+from .math.arrays import all_finite, axpy, copy, zero
 from .scheme import StepContext
 from .state import StateArrays, StepInputs
 from .tree.poses import link_poses, pose_size
@@ -99,7 +99,7 @@ def substep(
         impacts.classify(tree.constraints, contacts, poses, pose_size(2))
     motion = FreeMotion(stages.start, state.v, free, stages.dynamics, times)
     outcome = constrain(ctx, motion, adjoint, impacts, contacts)
-    return Substep(stages, times, outcome, contacts or outcome.contacts)
+    return Substep(stages, times, outcome, contacts or outcome.candidates)
 
 
 def step(ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None) -> StepStatus:
@@ -194,7 +194,9 @@ def pass_substep(ctx: StepContext, impacts: Impacts, now: Substep, state: StateA
     again = impacts.weigh(outcome.contacts, outcome.problem, outcome.first_contact)
     flies = going & ~hitting & ~again
     motion = SubstepMotion(tree, integrator, StateArrays(start, before), v_next, pseudo)
-    found, time = first_impact(motion, impacts, contacts, duration, flies)
+    found, time, unknown = first_impact(motion, impacts, contacts, duration, flies & all_finite((v_next, nv)))
+    impacts.give_up(unknown)
+    again, flies = again | unknown, flies & ~unknown  # the substep is repeated without seeking impacts
     late = (impacts.hit[0] >= 0.0) & (time <= 0.0) & (impacts.late[0] > 0.5)
     length = select(flies, select(found, time, impacts.left[0]), 0.0)
     part = select(hitting & going, 1.0, select(flies, length / select(flies, duration, 1.0), 0.0))

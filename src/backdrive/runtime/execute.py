@@ -89,6 +89,8 @@ def launch(
 ) -> None:
     """Run a kernel. rows: [B, n] or [T, B, n] tensors, and those of its parameters that are given."""
     program, network = request.program, request.network
+    if not any(rows[argument.name].numel() for argument in signature.writes if argument.name in rows):
+        return  # of no coordinates, in however many environments, there is nothing to compute
     constants = rows.get("constants")
     executable = program.kernels.get(kernel_key(request, signature, rows))
     values: dict[str, Any] = {**program.values, **integers}

@@ -24,10 +24,12 @@ _FLUSH_DENORMALS = 0x8040  # bits FTZ (flush to zero) and DAZ (denormals are zer
 
 
 def subroutine_parameters(sub: Subroutine, types: LaneTypes) -> list[str]:
-    """The parameters of a subroutine's function: arrays by address, values in registers."""
-    return [
+    """The parameters of a subroutine's function: arrays by address, values in registers, and the scratch memory, for
+    its header."""
+    given = [
         f"ptr noalias %a{k}" if kind in types.memory else f"{types.of[kind]} %a{k}" for k, kind in enumerate(sub.kinds)
     ]
+    return [*given, "ptr %scratch"]
 
 
 def body_parameters(arguments: Sequence[Argument], types: LaneTypes) -> list[str]:

@@ -353,7 +353,7 @@ class FunctionEmitter:
                 words.append(f"ptr {self._address('%' + storage.name, storage, symbol, offset)}")
             else:
                 words.append(f"{self.types.of[kind]} {self._operand(next(operands), kind)}")
-        self._line(f"call void @{function}({', '.join(words)})")
+        self._line(f"call void @{function}({', '.join([*words, 'ptr %scratch'])})")
 
     # ------------------------------------------------------------------------------------------ control
 

@@ -207,15 +207,13 @@ class RowAssembler:
                 violation=violation(point.gap, slop), bias=bias, bounces=hits,
             ))  # fmt: skip
 
-    def touching(self, contacts: ContactPoints, first: Index) -> tuple[Scalar, Scalar]:
-        """How many contacts press, and the deepest penetration (m); first: the first row of the contacts."""
-        numbers = carry(2)
-        numbers[0], numbers[1] = 0.0, 0.0
+    def pressing(self, contacts: ContactPoints, first: Index) -> Scalar:
+        """How many contacts press; first: the first row of the contacts."""
+        number = carry(1)
+        number[0] = 0.0
         for c in loop(contacts.count[0]):
-            numbers[0] = numbers[0] + select(self.problem.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
-            gap = contacts.gap(contacts.slots[c])
-            numbers[1] = maximum(numbers[1], -gap)
-        return numbers[0], numbers[1]
+            number[0] = number[0] + select(self.problem.impulse[first + c * self.constraints.block] > 0.0, 1.0, 0.0)
+        return number[0]
 
 
 def nearest_limit(record: Vec, q: Scalar) -> tuple[Scalar, Scalar]:

@@ -33,7 +33,7 @@ from ..math import spatial as sp
 from ..math.arrays import copy, local, zero
 from ..math.linear import TILE
 from ..scheme import StepContext
-from ..solvers.active_set import CLAMPED
+from ..solvers.active_set import CLAMPED, INFINITE
 from ..solvers.complementarity import bounds
 from ..tree.dynamics import Dynamics, expand
 from ..tree.kinematics import turn
@@ -64,8 +64,10 @@ def constrain(
         copy(tree.nq, motion.q, q)
     links = link_motions(tree, motion, impacts)
     factors = RootFrameFactors(tree, motion.dynamics.frames, motion.dynamics.factors, constraints.dim)
-    problem = ContactProblem(constraints, factors, nv)
-    found = candidate_points(ctx, motion, links, impacts, contacts)
+    budget = None if impacts is None else impacts.budget
+    problem = ContactProblem(constraints, factors, nv, budget)
+    candidates = candidate_points(ctx, motion, links, impacts, contacts)
+    found = candidates if impacts is None else candidates.of_those_that_act()
     v_next, move, change, pseudo = (memory(nv) for _ in range(4))
     copy(nv, motion.free, v_next)
     rows = RowAssembler(ctx, motion._replace(free=v_next), links, problem, impacts)
@@ -91,8 +93,8 @@ def constrain(
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, first_contact, rows.slips, motion.free, v_next, move, change, pseudo, correction, pushes,
-        corrected, guard, q, limits, caused, pseudo_caused,
+        problem, found, candidates, first_contact, rows.slips, motion.free, v_next, move, change, pseudo, correction,
+        pushes, corrected, guard, q, limits, caused, pseudo_caused,
     )  # fmt: skip
     going: Mask = True if impacts is None else impacts.going
     for _ in when(problem.count > 0):
@@ -101,8 +103,10 @@ def constrain(
         status[0] = guard.solve(going)
         apply_impulses(tree, motion, problem, problem.impulse, v_next, caused)
         if not adjoint:
-            status[1], status[2] = rows.touching(contacts or found, first_contact)
+            status[1] = rows.pressing(found, first_contact)
             status[3] = active_set_fingerprint(problem, count, constraints.bounces) + 0.5 * guard.guarded[0]
+    if not adjoint:
+        status[2] = (contacts or candidates).depth()
     copy(nv, v_next, move)
     if adjoint:
         for k in loop(nv):
@@ -115,7 +119,8 @@ def constrain(
         # Equations are corrected even where they are not violated: the derivative of the correction is not zero.
         for _ in when(any_lane(worst[0] > 0.0) | (constraints.head("nequality") > 0)):
             corrected[0] = 1
-            correct(problem, solver.erp, motion.times.left, correction, pushes)
+            failed = correct(problem, solver.erp, motion.times.left, correction, pushes)
+            status[0] = select(failed & (worst[0] > 0.0), INFINITE, status[0])
             zero(nv, pseudo)
             apply_impulses(tree, motion, problem, correction, pseudo, pseudo_caused)
             for k in loop(nv):

@@ -70,8 +70,9 @@ class ConstraintAdjoint:
 
     def forget_points(self) -> None:
         """Start anew, for another cotangent of v⁺."""
-        for c in loop(self.outcome.contacts.count[0]):
-            self.point_bars.put(self.outcome.contacts.slots[c], (0.0,) * CONTACT_POINT)
+        contacts = self.outcome.contacts
+        for k in loop(contacts.near_slot_count[0]):
+            self.point_bars.put(contacts.near_slots[k], (0.0,) * CONTACT_POINT)
         if self.slips is not None:
             self.slips.clear()
 

@@ -11,8 +11,10 @@ from ...ir import (
     Mask,
     Scalar,
     ScalarArray,
+    any_lane,
     carry,
     clip,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -24,7 +26,6 @@ from ...ir import (
 from ...schema.layout import EqualityKind
 from ..math.linear import factor_lu, solve_lu
 from ..solvers.active_set import INFINITE, NO_ACTIVE_SET
-from ..solvers.complementarity import own_rows
 from .problem import ContactProblem
 
 # An equation is corrected by at most this much (m or rad) in one step, however large its violation.
@@ -84,7 +85,7 @@ def damping(violation: Scalar) -> Scalar:
 
 def correct(
     problem: ContactProblem, erp: float, duration: Scalar, correction: ScalarArray, pushes: ScalarArray
-) -> None:
+) -> Mask:
     """Find π [n] (`correction`), with J A⁻¹ Jᵀ π = -violation / duration for equations; duration: of the substep, s.
 
     Penetrations are complementary: each is reduced by at least a part `erp`, π ≥ 0, and by exactly that part where
@@ -93,22 +94,27 @@ def correct(
 
     Guess which rows push; then remove those that pull and add those that come out too slowly: all of them as long as
     their number falls, otherwise one at a time, which terminates (block principal pivoting, Júdice and Pires 1994).
+    Returns the lanes in which the budget of the step does not suffice for it: there, rows that would pull do nothing.
     """
     n, most = problem.count, problem.capacity
     speed, wrong = memory(most), memory(most)
-    going, fewest, patience = (memory(1) for _ in range(3))
-    going[0], fewest[0], patience[0] = 1.0, INFINITE, PATIENCE
+    going, fewest, patience, left, failed = (memory(1) for _ in range(5))
+    possible = problem.factoring[0] <= 1.0
+    going[0], fewest[0], patience[0] = select(possible, 1.0, 0.0), INFINITE, PATIENCE
+    left[0], failed[0] = PIVOTS_PER_ROW * problem.rows[0], select(possible, 0.0, 1.0)
     number, last, tolerance = carry(1), carry(1), carry(1)
     tolerance[0] = 0.0
     for r in loop(n):
         deep = ~is_equation(problem, r) & (problem.violation[r] < 0.0)
-        pushes[r] = select(deep | is_equation(problem, r), 1.0, 0.0)
+        pushes[r] = select(possible & (deep | is_equation(problem, r)), 1.0, 0.0)
+        correction[r] = 0.0
         tolerance[0] = maximum(
             tolerance[0], select(deep, -SPEED_TOLERANCE * erp / duration * problem.violation[r], 0.0)
         )
-    most_pivots = PIVOTS_PER_ROW * own_rows(problem)
-    for i in while_any(lambda: going[0] > 0.0, PIVOTS_PER_ROW * n + 1):
+    for _ in interruptible(while_any(lambda: going[0] > 0.0, PIVOTS_PER_ROW * n)):
         factor_correction(problem, pushes)
+        problem.spend(going[0] > 0.0)
+        left[0] = left[0] - 1.0
         for r in loop(n):
             rate = select(is_equation(problem, r), 1.0 / duration, erp / duration)
             correction[r] = select(pushes[r] > 0.5, -rate * problem.violation[r], 0.0)
@@ -128,8 +134,16 @@ def correct(
         together = fewer | (patience[0] > 0.0)
         patience[0] = select(fewer, PATIENCE, patience[0] - 1.0)
         fewest[0] = select(fewer, number[0], fewest[0])
-        more = to_float(i) < most_pivots
+        wanted, allowed = (going[0] > 0.0) & (number[0] > 0.0), (left[0] > 0.5) & problem.may_factor()
         for r in loop(n):
-            pivots = more & (wrong[r] > 0.5) & (together | (last[0] == to_float(r)))
+            pivots = (wrong[r] > 0.5) & (together | (last[0] == to_float(r))) & wanted & allowed
             pushes[r] = select(pivots, 1.0 - pushes[r], pushes[r])
-        going[0] = select(more, number[0], 0.0)
+        failed[0] = select(wanted & ~allowed, 1.0, failed[0])
+        going[0] = select(wanted & allowed, 1.0, 0.0)
+    given_up = failed[0] > 0.5
+    problem.budget.use_up(given_up)
+    for _ in when(any_lane(given_up)):
+        for r in loop(n):
+            pulls = given_up & ~is_equation(problem, r) & (correction[r] < 0.0)
+            correction[r] = select(pulls, 0.0, correction[r])
+    return given_up

@@ -56,8 +56,9 @@ class ConstraintOutcome:
     """The constraints of a substep and their effect; the adjoint reads it.
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
-    there are no single rows. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, for
-    the directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
+    there are no single rows. contacts: those that act, in the order of their rows; candidates: all that may, in this
+    substep or later. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, for the
+    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
     adjoint only. pseudo [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero;
     corrected: 1 if positions are corrected in some lane. guard: the energy guard, which tells what was kept of the
     bias. caused, pseudo_caused [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint
@@ -67,6 +68,7 @@ class ConstraintOutcome:
 
     problem: ContactProblem
     contacts: ContactPoints
+    candidates: ContactPoints
     first_contact: Index
     slips: ScalarArray | None
     free: ScalarArray

@@ -5,7 +5,7 @@ from __future__ import annotations
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ...ir import Index, Mask, Scalar, ScalarArray, counters, memory
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, carry, counters, loop, maximum, memory, when
 from ..math.spatial import Vec
 from .solids import ACTIVE, CONTACT_RECORD, GAP, ContactPoint
 
@@ -37,7 +37,7 @@ class ContactPoints:
         self.count[0], self.near_count[0], self.near_slot_count[0] = 0, 0, 0
         self._features: dict[int, tuple[ScalarArray, int]] = {}  # by number of the kinds: array over pairs, its width
         self._own: set[int] = set()  # the numbers whose array is not that of other points
-        self._npair = constraints.npair
+        self._npair, self._nslot = constraints.npair, constraints.nslot
 
     def point(self, slot: Index) -> tuple[ContactPoint, Mask]:
         """The contact point in a slot, and where it is active."""
@@ -50,6 +50,14 @@ class ContactPoints:
     def gap(self, slot: Index) -> Scalar:
         """The gap in a slot (m)."""
         return self.records.get(slot, CONTACT_RECORD)[GAP]
+
+    def depth(self) -> Scalar:
+        """The deepest penetration (m)."""
+        deepest = carry(1)
+        deepest[0] = 0.0
+        for c in loop(self.count[0]):
+            deepest[0] = maximum(deepest[0], -self.gap(self.slots[c]))
+        return deepest[0]
 
     def active(self, slot: Index) -> Mask:
         """Where the contact point in a slot is active."""
@@ -88,6 +96,16 @@ class ContactPoints:
         for j in range(slots):
             self.near_slots[first + j] = first_slot + j
         self.near_count[0], self.near_slot_count[0] = k + 1, first + slots
+
+    def of_those_that_act(self) -> ContactPoints:
+        """The same, but `count`, `slots` and `pairs` list only points that are active now, after some ceased to be."""
+        acting, nslot = copy(self), self._nslot
+        acting.count, acting.slots, acting.pairs = counters(1), counters(nslot), counters(nslot)
+        acting.count[0] = 0
+        for c in loop(self.count[0]):
+            for _ in when(any_lane(self.active(self.slots[c]))):
+                acting.add_point(self.slots[c], self.pairs[c])
+        return acting
 
     def add_point(self, slot: Index, pair: Index) -> None:
         """List a point that is active in at least one lane."""

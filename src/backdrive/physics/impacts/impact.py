@@ -28,6 +28,7 @@ from ...ir import (
     sqrt,
     to_float,
 )
+from ..budget import WorkBudget
 from ..constraints.constraints import Constraints
 from ..constraints.problem import ContactProblem
 from ..constraints.rows import Row, contact_normal, material, row_speed
@@ -104,8 +105,9 @@ class Impacts:
     Passed from substep to substep:
         left: the time left of the step, s. slot: the contact that hits now, or -1; roots [2]: its two trees (0: the
         world). together: what touches and approaches faster than this (m/s) hits together with it. acceleration [nv]:
-        before the impact. over: 1 where no more impacts are sought. count: impacts so far. loaded: the resting contacts
-        that carried a load before. struck: contacts that were found not to rest.
+        before the impact. over: 1 where no more impacts are sought. count: impacts so far. budget: what is spent of
+        that of the step. loaded: the resting contacts that carried a load before. struck: contacts that were found not
+        to rest.
     Of the current substep:
         role [nslot]: ABSENT, HOLDING or BOUNCING. several: 1 where more than one contact takes part. approach [nslot]:
         speed of approach at its start, m/s. rest_share [nslot]: a contact that approaches more slowly than this part of
@@ -129,12 +131,14 @@ class Impacts:
         self.watch, self.hit, self.hit_roots, self.hit_speed, self.late = (memory(n) for n in (1, 1, 2, 1, 1))
         self.returns, self.jumps = memory(1), memory(1)
         self.count, self.fallbacks, self.simultaneous = (memory(1) for _ in range(3))
+        self.budget = WorkBudget()
 
     def begin(self) -> None:
         """Begin a step."""
         self.left[0], self.slot[0] = self.h, -1.0
         for number in (self.over, self.count, self.fallbacks, self.simultaneous):
             zero(1, number)
+        self.budget.begin()
         zero(2, self.roots)
         zero(self.tree.nv, self.acceleration)
         self.loaded.clear()
@@ -142,7 +146,7 @@ class Impacts:
 
     def arrays(self) -> list[tuple[ScalarArray, Index]]:
         """The arrays that are passed from one substep to the next, with their sizes."""
-        numbers = (self.left, self.slot, self.together, self.over, self.count)
+        numbers = (self.left, self.slot, self.together, self.over, self.count, self.budget.spent)
         return [
             *((x, 1) for x in numbers), (self.roots, 2), (self.acceleration, self.tree.nv), *self.loaded.arrays(),
             *self.struck.arrays(),
@@ -306,15 +310,13 @@ class Impacts:
 
     def end_substep(self, again: Mask, found: Mask, length: Scalar, most: Index) -> None:
         """Continue with the impact that was found after the time `length`, or with the rest of the step; after `most`
-        impacts, without further ones. again: where the substep is repeated."""
+        impacts, or without a budget, without further ones. again: where the substep is repeated."""
         flies, hitting = self.going & ~self.hitting, self.hitting
         self.struck.clear(hitting | (length > 0.0))
         rest = self.left[0] - length
         self.count[0] = self.count[0] + select(found, 1.0, 0.0)
         self.simultaneous[0] = self.simultaneous[0] + select(found, self.jumps[0], 0.0)
-        too_many = found & (self.count[0] >= to_float(most))
-        self.over[0] = select(too_many, 1.0, self.over[0])
-        self.fallbacks[0] = select(too_many, 1.0, self.fallbacks[0])
+        self.give_up((found & (self.count[0] >= to_float(most))) | ((found | again) & ~self.budget.allows()))
         self.left[0] = select(flies & ~again, select(found, rest, 0.0), self.left[0])
         self.slot[0] = select(found, self.hit[0], -1.0)
         # Of contacts that hit at once, the fastest is the first: those that are as fast hit together with it.
@@ -322,6 +324,11 @@ class Impacts:
         self.together[0] = select(found, select(length > 0.0, REST_SPEED, tied), self.together[0])
         for k in range(2):
             self.roots[k] = select(found, self.hit_roots[k], self.roots[k])
+
+    def give_up(self, where: Mask) -> None:
+        """Seek no more impacts in this step."""
+        self.over[0] = select(where, 1.0, self.over[0])
+        self.fallbacks[0] = select(where, 1.0, self.fallbacks[0])
 
 
 class FirstHit:

@@ -17,8 +17,10 @@ from ...ir import (
     Scalar,
     ScalarArray,
     absolute,
+    carry,
     clip,
     counters,
+    interruptible,
     loop,
     memory,
     minimum,
@@ -26,6 +28,7 @@ from ...ir import (
     when,
     while_any,
 )
+from ..budget import looking
 from ..geometry.contact_points import ContactPoints
 from ..integrators.base import Integrator, VelocityChange
 from ..state import StateArrays
@@ -44,7 +47,7 @@ MOST_NODES = 200
 # A gap that closes and opens again within this part of the substep may be overlooked.
 FINE = 1e-3
 
-# The search looks at all gaps at most this many times.
+# The search looks at all gaps at most this many times; a step with many substeps also has a budget.
 MOST_LOOKS = 800
 
 # The time of impact is found to this part of the substep's duration.
@@ -87,10 +90,11 @@ class SubstepMotion(NamedTuple):
 
 def first_impact(
     motion: SubstepMotion, impacts: Impacts, contacts: ContactPoints, duration: Scalar, flies: Mask
-) -> tuple[Mask, Scalar]:
-    """Whether a contact hits in the substep, and when (s); `hit` and `hit_roots` of the impacts tell which.
+) -> tuple[Mask, Scalar, Mask]:
+    """Whether a contact hits in the substep, and when (s); `hit` and `hit_roots` of the impacts tell which. And whether
+    the search was given up.
 
-    flies: the lanes in which the substep has a duration (s) at all.
+    flies: the lanes in which the substep has a duration (s) at all, and the motion is finite.
     """
     search = ImpactSearch(motion, impacts, contacts, duration)
     at_once = impacts.hit[0] >= 0.0
@@ -122,28 +126,41 @@ class ImpactSearch:
         self.motion, self.impacts, self.contacts, self.duration = motion, impacts, contacts, duration
         self.q, self.velocity = memory(motion.tree.nq), memory(motion.tree.nv)
         self.t, self.low, self.high, self.node, self.stage = (memory(1) for _ in range(5))
+        self.part: Scalar = 0.0  # of the budget of the step, which a look takes
 
-    def run(self, at_once: Mask, flies: Mask) -> tuple[Mask, Scalar]:
-        """Whether there is an impact, and its time; at_once: mask, one that needs no search."""
+    def run(self, at_once: Mask, flies: Mask) -> tuple[Mask, Scalar, Mask]:
+        """Whether there is an impact, and its time, and whether that is unknown; at_once: mask, one that needs no
+        search."""
         impacts, t, stage, duration = self.impacts, self.t, self.stage, self.duration
         some = links_in_contact(self.motion.tree, self.contacts)
         seeks = flies & ~at_once & (impacts.watch[0] > 0.5)
         first_stage = select(seeks, SEEK, NOTHING)
         t[0], self.low[0], self.high[0], self.node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, first_stage
         impacts.returns[0], impacts.jumps[0] = -1.0, 0.0
-        gaps = WatchedGaps(self.motion.tree, impacts, self.contacts)
-        for _ in while_any(lambda: stage[0] < NOTHING, MOST_LOOKS):
+        gaps, self.part = WatchedGaps(self.motion.tree, impacts, self.contacts), self._part_of_budget()
+        for _ in interruptible(while_any(self._goes_on, MOST_LOOKS)):
             going, starts = self._look(gaps, some)
+            impacts.budget.spend(self.part, going)
             self._continue(gaps, going, starts)
-        impacts.fallbacks[0] = select(stage[0] < NOTHING, 1.0, impacts.fallbacks[0])  # the search was given up
         found = at_once | ((stage[0] == FOUND) & (duration - t[0] > END_TOLERANCE * impacts.h))
-        return found & flies, select(at_once, 0.0, t[0])
+        return found & flies, select(at_once, 0.0, t[0]), stage[0] < NOTHING
+
+    def _goes_on(self) -> Mask:
+        return (self.stage[0] < NOTHING) & self.impacts.budget.allows(self.part)
+
+    def _part_of_budget(self) -> Scalar:
+        """What a look takes of the budget of the step."""
+        contacts, pairs = self.contacts, carry(1)
+        pairs[0] = 0.0
+        for k in loop(contacts.near_count[0]):
+            pairs[0] = pairs[0] + contacts.pair_active[contacts.first_slots[k]]
+        return looking(pairs[0])
 
     def _look(self, gaps: WatchedGaps, some: LinkSubset | None) -> tuple[Mask, Mask]:
         """Look at the gaps at time t; returns where the search is going on, and where t is the start of the substep."""
         motion, t, low = self.motion, self.t, self.low
         part, starts = t[0] / self.duration, (self.stage[0] == SEEK) & (self.node[0] == 0.0)
-        going = self.stage[0] < NOTHING
+        going = self._goes_on()
         motion.advance(part, t[0], self.q, self.velocity, some)
         motion.to_rate(part, self.velocity)
         poses = link_poses(motion.tree, self.q, self.velocity, indexed=True, some=some)

@@ -5,7 +5,20 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 
-from ...ir import Index, IndexArray, Mask, Masked, Scalar, ScalarArray, is_constant, loop, memory, select, workspace
+from ...ir import (
+    Index,
+    IndexArray,
+    Mask,
+    Masked,
+    Scalar,
+    ScalarArray,
+    is_constant,
+    is_finite,
+    loop,
+    memory,
+    select,
+    workspace,
+)
 from .spatial import Vec
 
 
@@ -62,3 +75,13 @@ def split(x: Sequence[Scalar], *sizes: int) -> list[Vec]:
     """Consecutive parts of x, of the given sizes."""
     ends = list(itertools.accumulate(sizes, initial=0))
     return [tuple(x[a:b]) for a, b in itertools.pairwise(ends)]
+
+
+def all_finite(*arrays: tuple[ScalarArray, Index]) -> Mask:
+    """Whether all elements of arrays of these sizes are finite: then, short of an overflow, their sum is."""
+    total = workspace(1)
+    total[0] = 0.0
+    for array, n in arrays:
+        for k in loop(n):
+            total[0] = total[0] + array[k]
+    return is_finite(total[0])

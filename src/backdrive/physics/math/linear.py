@@ -7,7 +7,7 @@ as long as friction does not jam (Painlevé's paradox), which shows in the resid
 
 from __future__ import annotations
 
-from ...ir import Index, Scalar, ScalarArray, carry, loop, subroutine
+from ...ir import Index, Scalar, ScalarArray, carry, interruptible, loop, subroutine
 
 # Rows and columns of a tile.
 TILE = 3
@@ -25,7 +25,7 @@ def factor_lu(A: ScalarArray, n: Index) -> None:
     """Factor A [n, n] = L U in place. L has a unit diagonal, which is not stored; that of U is stored inverted."""
     total = carry(TILE * TILE)
     rows = TILE * n
-    for K in loop(n // TILE):
+    for K in interruptible(loop(n // TILE)):
         k = K * TILE
         upper = A.at(K * rows)  # the rows of tile K
 

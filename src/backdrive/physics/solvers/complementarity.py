@@ -23,21 +23,6 @@ def bounds(problem: ContactProblem, impulse: ScalarArray, r: Index) -> tuple[Sca
     return problem.low[r] - widening, problem.high[r] + widening
 
 
-def counts(problem: ContactProblem, r: Index) -> Mask:
-    """Whether row r can have an impulse at all. Rows of other lanes cannot."""
-    return (problem.low[r] < problem.high[r]) | (problem.mu[r] > 0.0)
-
-
-def own_rows(problem: ContactProblem) -> Scalar:
-    """How many rows count in a lane. Limits of iterations are set by it, and not by the number of rows in all lanes: a
-    result must not depend on the lanes beside."""
-    number = carry(1)
-    number[0] = 0.0
-    for r in loop(problem.count):
-        number[0] = number[0] + select(counts(problem, r), 1.0, 0.0)
-    return number[0]
-
-
 def evaluate_speeds(problem: ContactProblem, impulse: ScalarArray, speed: ScalarArray) -> None:
     """speed [n] = W λ + R λ + b"""
     n = problem.count
@@ -121,7 +106,8 @@ class Candidate(NamedTuple):
 def refine(
     problem: ContactProblem, candidate: Candidate, error: ScalarArray, tolerance: float, iterations: int
 ) -> None:
-    """Newton's method on the active set, in lanes whose error[0], the residual of the impulses, exceeds the tolerance.
+    """Newton's method on the active set, in lanes whose error[0], the residual of the impulses, exceeds the tolerance,
+    as far as the budget of the step allows.
 
     The active set of the impulses gives other impulses, whose active set gives the next ones. Close to the solution, a
     few iterations lead to it. Impulses with a smaller residual replace the candidate's; `candidate.speed` must be that
@@ -129,7 +115,7 @@ def refine(
     """
     n, (impulse, speed, trial, active_set) = problem.count, candidate
     going = memory(1)
-    going[0] = error[0]
+    going[0] = select(problem.may_factor(), error[0], 0.0)
     for r in loop(n):
         trial[r] = impulse[r]
     for _ in while_any(lambda: going[0] > tolerance, iterations):
@@ -137,8 +123,9 @@ def refine(
         solve_active_set(problem, active_set, trial)
         now = residual(problem, trial, speed)
         active = going[0] > tolerance
+        problem.spend(active)
         better = active & (now < error[0])
         for r in loop(n):
             impulse[r] = select(better, trial[r], impulse[r])
         error[0] = select(better, now, error[0])
-        going[0] = select(active, now, going[0])
+        going[0] = select(active & problem.may_factor(), now, 0.0)

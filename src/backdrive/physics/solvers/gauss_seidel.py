@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 # Iterations of Newton's method on the active set, from a first guess, before the first sweep.
 NEWTON_ITERATIONS = 4
 
+# Sweeps where a problem cannot be solved exactly.
+LAST_SWEEPS = 10
+
 # Sweeps of the exact solver: after them the active set is nearly right, and pivoting does the rest.
 EXACT_SWEEPS = 3
 
@@ -47,6 +50,7 @@ class ProjectedGaussSeidel:
         if self.exact:
             error[0] = self._approach(problem)
             finish(problem, error, self.tolerance)
+            sweep_the_rest(problem, error, self.tolerance)
         else:
             error[0] = self._sweep_to_the_end(problem)
         return error[0]
@@ -79,6 +83,26 @@ class ProjectedGaussSeidel:
             sweep(problem, impulse, active)
             error[0] = select(active, residual(problem, impulse, speed), error[0])
         return error[0]
+
+
+def sweep_the_rest(problem: ContactProblem, error: ScalarArray, tolerance: float) -> None:
+    """Improve the impulses where the budget of the step did not suffice to solve the problem, as far as sweeps do.
+
+    error [1]: the residual of the impulses.
+    """
+    left = (error[0] > tolerance) & ~problem.may_factor()
+    problem.budget.use_up(left)
+    for _ in when(any_lane(left)):
+        impulse, before, speed = problem.impulse, memory(problem.capacity), memory(problem.capacity)
+        for r in loop(problem.count):
+            before[r] = impulse[r]
+        for _ in while_any(lambda: left, LAST_SWEEPS):
+            sweep(problem, impulse, left)
+        now = residual(problem, impulse, speed)
+        better = left & (now < error[0])
+        for r in loop(problem.count):
+            impulse[r] = select(better, impulse[r], before[r])
+        error[0] = select(better, now, error[0])
 
 
 def sweep(problem: ContactProblem, impulse: ScalarArray, active: Mask) -> None:

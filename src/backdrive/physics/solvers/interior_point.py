@@ -34,6 +34,7 @@ from .active_set import INFINITE, NO_ACTIVE_SET
 from .base import check_settings
 from .complementarity import Candidate, evaluate_speeds, refine, residual
 from .finish import finish
+from .gauss_seidel import sweep_the_rest
 from .pivot_rules import bound_slacks
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ class InteriorPoint:
         error = memory(1)
         error[0] = self._iterate(problem)
         finish(problem, error, self.tolerance)
+        sweep_the_rest(problem, error, self.tolerance)
         return error[0]
 
     def _iterate(self, problem: ContactProblem) -> Scalar:
@@ -96,9 +98,10 @@ class InteriorPoint:
             low, high = has_bounds(problem, r)
             below[r], above[r] = select(low, scale[0] + 1e-12, 0.0), select(high, scale[0] + 1e-12, 0.0)
         error[0] = residual(problem, impulse, speed)
-        going[0] = error[0]
+        going[0] = select(problem.may_factor(), error[0], 0.0)
         for _ in while_any(lambda: going[0] > tolerance, self.max_iterations):
             active = going[0] > tolerance
+            problem.spend(active)
             for r in loop(n):
                 other[r] = impulse[r]
             newton_step(problem, iterate, step, active)
@@ -108,7 +111,7 @@ class InteriorPoint:
             for r in loop(n):
                 impulse[r] = select(taken, impulse[r], other[r])
             error[0] = select(taken, now, error[0])
-            going[0] = select(taken, now, 0.0)
+            going[0] = select(taken & problem.may_factor(), now, 0.0)
             near = taken & (now < NEAR)
             for _ in when(any_lane(near)):
                 for r in loop(n):

@@ -1,0 +1,54 @@
+"""The budget of a step: how much work it may take, so that no state, however hopeless, keeps a call from coming back.
+
+Loops that search or iterate are nested in a step: substeps between impacts, looks at gaps, solves, pivots. Each has a
+bound of its own, and the product of all bounds is more than anybody waits for. So a step also has one budget for all
+of them. It suffices many times for what a step usually takes. Where it is used up, solvers leave the impulses as they
+are, and no more impacts are sought; the status of the step tells.
+"""
+
+from __future__ import annotations
+
+from ..ir import Mask, Scalar, maximum, memory, select
+
+# A step may take as many factorisations of a matrix of n rows,
+FACTORISATIONS, MORE_PER_ROW = 4000, 20
+# but no more than come to this many multiplications n³.
+MULTIPLICATIONS = 3e9
+
+# A step may look at all gaps this often,
+LOOKS = 3200
+# but no more often than comes to this many looks at one pair.
+LOOKS_AT_PAIRS = 100_000
+
+
+class WorkBudget:
+    """What is spent of the budget of a step, in every lane: from 0 to 1. It depends on nothing but the lane itself."""
+
+    def __init__(self) -> None:
+        self.spent = memory(1)
+        self.spent[0] = 0.0
+
+    def begin(self) -> None:
+        """Begin a step."""
+        self.spent[0] = 0.0
+
+    def spend(self, part: Scalar, where: Mask) -> None:
+        self.spent[0] = self.spent[0] + select(where, part, 0.0)
+
+    def use_up(self, where: Mask) -> None:
+        """Nothing is left, where less is left than was wanted."""
+        self.spent[0] = select(where, 2.0, self.spent[0])
+
+    def allows(self, part: Scalar = 0.0) -> Mask:
+        """Whether so much is left."""
+        return self.spent[0] + part <= 1.0
+
+
+def factoring(rows: Scalar) -> Scalar:
+    """The part of a budget that it takes to factor a matrix of so many rows."""
+    return maximum(rows * rows * rows / MULTIPLICATIONS, 1.0 / (FACTORISATIONS + MORE_PER_ROW * rows))
+
+
+def looking(pairs: Scalar) -> Scalar:
+    """The part of a budget that it takes to look at the gaps of so many pairs."""
+    return maximum(pairs / LOOKS_AT_PAIRS, 1.0 / LOOKS)
