@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
+from ...ir import Index, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
 from ..math.linear import TILE, factor_lu, solve_lu
 from .active_set import FREE, LOWER, UPPER
 
