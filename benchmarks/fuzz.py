@@ -1,4 +1,4 @@
-"""Many calls with random wrong arguments, over several seeds: ``python -m benchmarks.fuzz [--calls N] [--seeds S ...]``.
+"""Many calls with random wrong arguments: ``python -m benchmarks.fuzz [--calls N] [--seeds S ...]``.
 
 Each call must be an exception or the right result, within 10 s; see `tests/support/fuzz_operators.py`, which makes the
 calls, in processes of their own in which memory that was freed has odd contents. The exit code is 1 if a call was not.

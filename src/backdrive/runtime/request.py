@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..schema.signatures import DIFFERENTIABLE, Argument, RolloutSettings, Signature
@@ -157,11 +158,10 @@ class Request:
             shape = (*leads[lead], size)
             if batchable and isinstance(x, Tensor) and x.ndim == len(shape) + 1:
                 shape = (*leads["B"], *shape)
-            if not isinstance(x, Tensor) or x.shape != shape or x.dtype is not dtype or x.device.type != "cpu":
-                got = f"{x.dtype} {list(x.shape)} on {x.device}" if isinstance(x, Tensor) else repr(x)
-                raise ValueError(
-                    f"backdrive {self.signature.form}: {name} must be {dtype} {list(shape)} on the cpu, got {got}"
-                )
+            if not isinstance(x, Tensor) or x.shape != shape or not _plain(x, dtype):
+                got = f"{x.dtype} {x.layout} {list(x.shape)} on {x.device}" if isinstance(x, Tensor) else repr(x)
+                must = f"{dtype} {torch.strided} {list(shape)} on the cpu"
+                raise ValueError(f"backdrive {self.signature.form}: {name} must be {must}, got {got}")
         if leads["B"][0] < 1:
             raise ValueError(f"backdrive {self.signature.form}: the batch is empty")
         return leads
@@ -171,3 +171,7 @@ class Request:
         if not 1 <= every <= steps or truncate < 0 or (every != steps and not path and not back):
             names = ", ".join(RolloutSettings._fields)
             raise ValueError(f"backdrive {self.signature.form}: settings ({names}) are {list(settings)}")
+
+
+def _plain(x: Tensor, dtype: torch.dtype) -> bool:
+    return x.dtype is dtype and x.device.type == "cpu" and x.layout is torch.strided
