@@ -31,7 +31,7 @@ SMALL_SLIP = 1e-4
 
 UNEVEN = (0.83, -1.27, 1.09)  # in no special direction; for contacts that do not slip
 
-STICKING = 1e-14  # contacts whose slip yields less than this (`contact_slip`) count as sticking
+STICKING = 1e-8  # contacts whose slip is slower than the root of this part of c (`contact_slip`) count as sticking
 
 FREE, BEFORE = 0, 1  # which twist of a pose in a substep: that of v*, and that of v, the velocity before the substep
 
@@ -100,8 +100,7 @@ def contact_slip(point: ContactPoint, surface: Scalar, a: Pose, b: Pose) -> Vec:
         change = sp.sub(*end)
         reach = sp.dot(change, change, reach)
     slip = tangential(n, before)
-    ratio = sp.dot(slip, slip) / reach
-    return (*tangential(n, free), select(ratio < STICKING, 0.0, ratio))
+    return (*tangential(n, free), maximum(sp.dot(slip, slip) / reach - STICKING, 0.0))
 
 
 class ContactRows(NamedTuple):
