@@ -81,7 +81,7 @@ def measure(run: Run) -> list[Table]:
     path = fast.rollout(state, controls)
     mujoco_q, mujoco_v = bare.roller(q, v, u)()
     error = max(_error(path.q[-1], mujoco_q[:, -1]), _error(path.v[-1], mujoco_v[:, -1]))
-    table.check(f"q and v of {BATCH:,} after {STEPS} steps, backdrive - MuJoCo", error, 1e-8)
+    table.check(f"q and v of {BATCH:,} after {STEPS} steps, backdrive - MuJoCo", error, 1e-5)
     vdot = fast.forward_dynamics(state, controls[0])[:64]
     peers = np.stack([pinocchio.acceleration(*x) for x in zip(q[:64], v[:64], u[:64, 0])])
     error = _error(vdot, peers) / np.abs(peers).max()
@@ -89,7 +89,8 @@ def measure(run: Run) -> list[Table]:
     table.notes.append(
         f"backdrive stores and returns the {STEPS} states of every environment in new memory; MuJoCo writes "
         f"into memory that it is given, {SLICE} environments a call. Two threads need an idle machine: "
-        "MuJoCo's two show how much of the second core was free."
+        "MuJoCo's two show how much of the second core was free. The gyroscopic torque of the trunk is implicit here "
+        "and explicit in MuJoCo: velocities differ by h² ω³ in every step."
     )
     return [table]
 

@@ -42,11 +42,10 @@ from .tree.dynamics_adjoint import (
     Cotangents,
     DynamicsSeeds,
     VirtualPower,
-    damping_rate,
     dynamics_adjoint,
-    joint_inertia_adjoint,
     power_adjoint,
 )
+from .tree.forces_adjoint import damping_rate, joint_inertia_adjoint
 from .tree.inputs import DynamicsInputs
 from .tree.tree import Tree
 
@@ -155,7 +154,9 @@ class SubstepAdjoint:
             vdot_bar = workspace(nv)
             for k in loop(nv):
                 vdot_bar[k] = times.unit * v_next_bar[k]
-            inside = replace(cotangents, q=start_bar, v=v_stage_bar)
+            spin_bar = carry(1)
+            spin_bar[0] = 0.0
+            inside = replace(cotangents, q=start_bar, v=v_stage_bar, spin_time=None if impact is None else spin_bar)
             rate: Scalar = 0.0
             if constraints is not None:
                 rate = correction_adjoint(tree, dynamics, constraints, stage_inputs, move_bar, inside)
@@ -167,6 +168,7 @@ class SubstepAdjoint:
             free_rate = free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, inside)
             if impact is not None and end is not None:
                 for _ in when(impact.timing.several[0] > 0):
+                    rate = ctx.integrator.share * rate + spin_bar[0]
                     self._duration_adjoint(constraints, end, dynamics, v_next_bar, virtual, rate)
                     impact.timing.left_bar[0] = impact.timing.left_bar[0] + acting * free_rate
 
@@ -209,12 +211,13 @@ class SubstepAdjoint:
 
     def _duration_adjoint(
         self, constraints: ConstraintAdjoint, end: SubstepEndCotangents, dynamics: Dynamics, v_next_bar: ScalarArray,
-        virtual: ScalarArray, correction_rate: Scalar,
+        virtual: ScalarArray, other_rate: Scalar,
     ) -> None:  # fmt: skip
         """From the cotangent of the time left after a substep to that of the time left before it.
 
         With A (v⁺ - v) = h f + Jᵀ λ and f = A v̇, v̇ that of the free motion, h enters through f, through the damping in
-        A, through the bounds of joint friction, and through how far the substep goes.
+        A, through the bounds of joint friction, and through how far the substep goes. other_rate: the derivative by h
+        through the correction of positions and through gyroscopic torques.
         """
         assert self.impact is not None
         assert self.now.outcome is not None
@@ -224,7 +227,7 @@ class SubstepAdjoint:
         whole = select(flies, self.h, 1.0)
         rate = damping_rate(tree, self.now.stages.inputs, free, virtual, dynamics.vdot)
         total = carry(1)
-        total[0] = self.ctx.integrator.share * (rate + correction_rate)
+        total[0] = self.ctx.integrator.share * rate + other_rate
         for k in loop(tree.nv):
             total[0] = total[0] + v_next_bar[k] * free.vdot[k]
         problem = self.now.outcome.problem

@@ -93,7 +93,8 @@ class BodyForm:
 def one_link(form: BodyForm, constants: Sequence[Scalar]) -> Tree:
     """A tree with nothing but this body."""
     topology = np.array([-1, FLOATING[form.dim], 0, 0, form.nv, 0, 1])
-    return Tree(1, form.nq, form.nv, 0, form.constants, Known(topology), Floats(list(constants)))
+    constant = Floats(list(constants))
+    return Tree(1, form.nq, form.nv, 0, form.constants, Known(topology), constant, branching=False)
 
 
 def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:

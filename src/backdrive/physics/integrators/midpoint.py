@@ -2,6 +2,7 @@
 
 Forces that brake in proportion to the velocity (joint damping, motors) are implicit: they act at (v + v⁺)/2. So is the
 stiffness of motors, which acts at (q + q⁺)/2 = qₘ ⊕ (h/2)² v̇: it neither damps nor diverges. Joint springs act at qₘ.
+The gyroscopic torques of links that can spin are implicit in v̇₀: without other torques v + h/2 v̇₀ = (v + v⁺)/2.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from ...ir import Scalar, ScalarArray, carry, loop, memory, workspace
 from ..math.arrays import axpy, zero
 from ..state import StateArrays, StepInputs
 from ..tree.dynamics import forward_dynamics
-from ..tree.dynamics_adjoint import DynamicsSeeds, damping_rate, dynamics_adjoint
+from ..tree.dynamics_adjoint import DynamicsSeeds, dynamics_adjoint
+from ..tree.forces_adjoint import damping_rate
 from ..tree.inputs import DynamicsInputs
 from ..tree.tree import LinkSubset, Tree
 from .base import Stages, StagesAdjoint, TravelAdjoint, VelocityChange, move, move_adjoint
@@ -31,11 +33,11 @@ class Midpoint:
     def stages(self, tree: Tree, state: StateArrays, step_inputs: StepInputs, h: Scalar) -> Stages:
         q_mid, v_mid = workspace(tree.nq), workspace(tree.nv)
         move(tree, state.q, state.v, 0.5 * h, q_mid)
-        inputs = DynamicsInputs(q_mid, state.v, state.v, *step_inputs, 0.5 * h, 0.5 * h)
+        inputs = DynamicsInputs(q_mid, state.v, state.v, *step_inputs, 0.5 * h, 0.5 * h, h)
         first = forward_dynamics(tree, inputs)
         axpy(tree.nv, 0.5 * h, first.vdot, state.v, v_mid)
-        inputs = replace(inputs, v=v_mid)
-        return Stages(q_mid, inputs, forward_dynamics(tree, inputs, first.factors), first)
+        inputs = replace(inputs, v=v_mid, spin_time=0.0)
+        return Stages(q_mid, inputs, forward_dynamics(tree, inputs, first), first)
 
     def stages_adjoint(self, adjoint: StagesAdjoint) -> tuple[ScalarArray, Callable[[], Scalar] | None]:
         tree, h, v, first = adjoint.tree, adjoint.h, adjoint.state.v, adjoint.stages.first
@@ -45,8 +47,10 @@ class Midpoint:
         adjoint.last_stage(v_mid_bar)
         for k in loop(tree.nv):
             v_bar[k], vdot_bar[k] = v_bar[k] + v_mid_bar[k], 0.5 * h * v_mid_bar[k]
-        cotangents = replace(adjoint.cotangents, q=adjoint.start_bar, v=v_bar)
-        inputs = replace(adjoint.stages.inputs, v=v)
+        spin_bar = carry(1)
+        spin_bar[0] = 0.0
+        cotangents = replace(adjoint.cotangents, q=adjoint.start_bar, v=v_bar, spin_time=spin_bar)
+        inputs = replace(adjoint.stages.inputs, v=v, spin_time=h)
         virtual = dynamics_adjoint(tree, inputs, first, DynamicsSeeds(vdot_bar, v_bar), cotangents)
         q_bar, step_bar = workspace(tree.nq), workspace(tree.nv)
         move_adjoint(tree, adjoint.state.q, v, 0.5 * h, adjoint.start_bar, q_bar, step_bar)
@@ -55,7 +59,7 @@ class Midpoint:
 
         def by_duration() -> Scalar:
             total = carry(1)
-            total[0] = 0.5 * damping_rate(tree, inputs, first, virtual, first.vdot)
+            total[0] = 0.5 * damping_rate(tree, inputs, first, virtual, first.vdot) + spin_bar[0]
             for k in loop(tree.nv):
                 total[0] = total[0] + 0.5 * (v_mid_bar[k] * first.vdot[k] + step_bar[k] * v[k])
             return total[0]

@@ -2,6 +2,7 @@
 
 Forces that brake in proportion to the velocity (joint damping, motors) are implicit: they act at v⁺. Springs and the
 stiffness of motors act at q: implicit, they would damp. They are stable for h² k < 4 (inertia + h damping / 2).
+The gyroscopic torques of links that can spin are implicit: they act at (v + v⁺)/2.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ class SemiImplicitEuler:
     has_jacobian_kernel: ClassVar[bool] = True
 
     def stages(self, tree: Tree, state: StateArrays, step_inputs: StepInputs, h: Scalar) -> Stages:
-        inputs = DynamicsInputs(state.q, state.v, state.v, *step_inputs, h)
+        inputs = DynamicsInputs(state.q, state.v, state.v, *step_inputs, h, spin_time=h)
         return Stages(state.q, inputs, forward_dynamics(tree, inputs))
 
     def stages_adjoint(self, adjoint: StagesAdjoint) -> tuple[ScalarArray, Callable[[], Scalar] | None]:

@@ -98,6 +98,19 @@ def sym_mul(S: Vec, a: Vec, plus: Vec = ZERO3) -> Vec:
     return rotate(full(S), a, plus)
 
 
+def skew(a: Vec) -> Vec:
+    """[a], the matrix of a ×."""
+    x, y, z = a
+    return (0.0, -z, y, z, 0.0, -x, -y, x, 0.0)
+
+
+def solve(M: Vec, b: Vec) -> Vec:
+    """M⁻¹ b, by Cramer's rule."""
+    rows = [M[3 * i : 3 * i + 3] for i in range(3)]
+    columns = [cross(rows[(i + 1) % 3], rows[(i + 2) % 3]) for i in range(3)]  # of det(M) M⁻¹
+    return scale(1.0 / dot(rows[0], columns[0]), tuple(dot([c[i] for c in columns], b) for i in range(3)))
+
+
 def rotate_matrix(R: Vec, M: Vec) -> Vec:
     """R M Rᵀ"""
     axis = _coordinate_axis(R)
@@ -242,6 +255,19 @@ def body_to_parent(R: Vec, p: Vec, body: Vec) -> Vec:
     sigma = rotate_symmetric(R, own_sigma)
     sigma = tuple(x + h[i] * p[j] + p[i] * moved[j] for x, (i, j) in zip(sigma, ENTRIES, strict=True))
     return (m, *moved, *sigma)
+
+
+def center_of_mass(body: Vec) -> Vec:
+    """h / m, m; the origin if there is no mass."""
+    m, h, _ = _moments(body)
+    return scale(1.0 / select(m <= 0.0, 1.0, m), h)
+
+
+def moments_about(body: Vec, point: Vec) -> Vec:
+    """Σ about another point, in the same axes: Σ - h pᵀ - p hᵀ + m p pᵀ."""
+    m, h, sigma = _moments(body)
+    rest = sub(h, scale(m, point))
+    return tuple(x - h[i] * point[j] - point[i] * rest[j] for x, (i, j) in zip(sigma, ENTRIES, strict=True))
 
 
 def rigid_field(angular_velocity: Vec, angular_acceleration: Vec) -> Vec:

@@ -9,13 +9,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...ir import Index, Scalar, ScalarArray, is_constant, loop, workspace
+from ...ir import Index, Scalar, ScalarArray, is_constant, loop, when, workspace
 from ..math import spatial as sp
 from ..math.arrays import copy
 from ..math.spatial import BODY, IDENTITY, INERTIA, MATRIX, SPATIAL, VECTOR, ZERO3, ZERO6, Vec
 from .forces import generalised_forces
 from .inputs import DynamicsInputs
+from .joints import JOINTS, JointModel
 from .kinematics import Frames, place_link, turn
+from .spin import free_spin, spin_inertia, torque_change
 from .tree import Tree
 
 
@@ -23,13 +25,15 @@ class UnforcedMotion:
     """The motion when no joint accelerates (z = 0): frames, and arrays over links.
 
     accelerations (6): (α, a) of every link, minus gravity. fields (9): A = [α] + [ω]² of its acceleration field.
-    forces (6): (n, f), the force that this motion takes.
+    forces (6): (n, f), the force that this motion takes. spins (6): `Spin` of the links that can spin; None if their
+    gyroscopic torques are explicit.
     """
 
-    def __init__(self, tree: Tree) -> None:
+    def __init__(self, tree: Tree, spins: bool) -> None:
         self.frames = Frames(tree)
         self.accelerations, self.forces = tree.over_links(SPATIAL), tree.over_links(SPATIAL)
         self.fields = tree.over_links(MATRIX)
+        self.spins = tree.over_links(SPATIAL, first=0) if spins else None
         # Gravity enters as an upward acceleration of the world.
         self.accelerations.put(0, (*ZERO3, *sp.neg(tree.gravity())))
         self.forces.put(0, ZERO6)
@@ -57,13 +61,44 @@ def bias_link(tree: Tree, motion: UnforcedMotion, i: Index) -> None:
     motion.forces.put(i + 1, sp.newton_euler(tree.bodies.moved.get(i + 1, BODY), a, A))
 
 
-def unforced_motion(tree: Tree, q: ScalarArray, v: ScalarArray) -> UnforcedMotion:
+def spin_link(tree: Tree, motion: UnforcedMotion, i: Index, h: Scalar) -> None:
+    """If link i can spin, add what more torque its rotation takes in a step of time h."""
+
+    def spin(joint: JointModel) -> None:
+        assert motion.spins is not None
+        w = motion.frames.angular_velocity.get(i + 1, VECTOR)
+        I = spin_inertia(joint, tree.link(i), tree.bodies.moved.get(i + 1, BODY))
+        found = free_spin(tree, I, w, h)
+        motion.spins.put(i, (*found.mean, *found.rest))
+        motion.forces.accumulate(i + 1, (*torque_change(I, w, found), *ZERO3))
+
+    for joint in JOINTS:
+        if joint.spins:
+            for _ in when(tree.kind(i) == int(joint.kind)):
+                spin(joint)
+
+
+def unforced_motion(tree: Tree, q: ScalarArray, v: ScalarArray, spin_time: Scalar = 0.0) -> UnforcedMotion:
     """The outward sweep: how the links move when z = 0, and the forces that this takes."""
-    motion = UnforcedMotion(tree)
+    spins = not is_constant(spin_time, 0.0)
+    motion = UnforcedMotion(tree, spins)
     for i in tree.links():
         place_link(tree, q, v, motion.frames, i)
         bias_link(tree, motion, i)
+        if spins:
+            spin_link(tree, motion, i, spin_time)
     return motion
+
+
+def add_rest(tree: Tree, spins: ScalarArray | None, forces: ScalarArray) -> None:
+    """Add the part of gyroscopic torques that explicit ones at the mean velocities lack (`Spin.rest`)."""
+    if spins is None:
+        return
+    for i in tree.links():
+        for joint in JOINTS:
+            if joint.spins:
+                for _ in when(tree.kind(i) == int(joint.kind)):
+                    forces.accumulate(i + 1, (*spins.get(i, SPATIAL)[VECTOR:], *ZERO3))
 
 
 def applied_force(com: Vec, W: Vec, wrench: Vec) -> Vec:
@@ -176,23 +211,24 @@ class TreeMotion:
 class Dynamics(TreeMotion):
     """The result of `forward_dynamics`, with the intermediates that constraints and the adjoint use.
 
-    factors: of M + h D. damping [nv]: the diagonal of D. reduced [nv]: the inward half of the solve for v̇. clipped:
-    the number of motors at a limit.
+    factors: of M + h D. damping [nv]: the diagonal of D. spins (over links, 6; None if there are none): as in
+    `UnforcedMotion`. reduced [nv]: the inward half of the solve for v̇. clipped: the number of motors at a limit.
     """
 
     factors: Factors
     damping: ScalarArray
+    spins: ScalarArray | None
     reduced: ScalarArray
     clipped: Scalar
 
 
-def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None = None) -> Dynamics:
+def forward_dynamics(tree: Tree, inputs: DynamicsInputs, first: Dynamics | None = None) -> Dynamics:
     """v̇ of (M + h D) v̇ = τ(q, v, u) - D v - c(q, v) + Σ Jᵀ wrench, with the intermediates that led to it.
 
-    `factors`: those of M + h D at the same q, if they are known.
+    `first`: an earlier stage at the same q, which has the factors of M + h D, and of whose spins the rest is added.
     """
     q = inputs.q
-    motion = unforced_motion(tree, q, inputs.v)
+    motion = unforced_motion(tree, q, inputs.v, inputs.spin_time)
     frames, accelerations = motion.frames, motion.accelerations
     tau, damping, z, vdot = (workspace(tree.nv) for _ in range(4))
     clipped = generalised_forces(tree, inputs, tau, damping)
@@ -203,7 +239,11 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None
         for i in tree.links():
             applied = applied_force(tree.link(i).com, rotations.get(i + 1, MATRIX), inputs.wrenches.get(i, SPATIAL))
             motion.forces.accumulate(i + 1, sp.neg(applied))
-    factors = factors or factor(tree, frames, damping, inputs.damping_time)
+    if first is not None:
+        factors = first.factors
+        add_rest(tree, first.spins, motion.forces)
+    else:
+        factors = factor(tree, frames, damping, inputs.damping_time)
     reduce(tree, frames, factors, tau, z, motion.forces)
     reduced = workspace(tree.nv)
     copy(tree.nv, z, reduced)
@@ -212,5 +252,6 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, factors: Factors | None
         accelerations.accumulate(i + 1, caused.get(i + 1, SPATIAL))
     turn(tree, q, z, vdot, back=True)
     return Dynamics(
-        frames, accelerations, vdot, rotations, factors=factors, damping=damping, reduced=reduced, clipped=clipped
-    )
+        frames, accelerations, vdot, rotations, factors=factors, damping=damping, spins=motion.spins, reduced=reduced,
+        clipped=clipped,
+    )  # fmt: skip

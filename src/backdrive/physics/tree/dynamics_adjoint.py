@@ -17,17 +17,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
-from ...ir import Index, Scalar, ScalarArray, carry, is_constant, loop, memory, switch, vjp, when, workspace
+from ...ir import Index, Scalar, ScalarArray, is_constant, loop, memory, switch, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import Kind
 from ..math import spatial as sp
 from ..math.arrays import accumulate, split, zero
-from ..math.spatial import BODY, MATRIX, SPATIAL, VECTOR, Vec
+from ..math.spatial import BODY, MATRIX, SPATIAL, VECTOR, ZERO3, Vec
 from .dynamics import Dynamics, TreeMotion, applied_force, expand, reduce
-from .forces import motor_force
+from .forces_adjoint import forces_adjoint, joint_inertia_adjoint
 from .inputs import DynamicsInputs
 from .joints import FIXED, JOINTS, JointModel
 from .kinematics import turn
+from .spin import Spin, newton_matrix, ratios, residual, spin_inertia, torque_change
 from .tree import LinkConstants, Tree, accumulate_link
 
 
@@ -36,7 +37,8 @@ class Cotangents:
     """The cotangents that an adjoint adds to; None for those that are not wanted.
 
     q [nq], v [nv], controls [nu], wrenches [nlink, 6], constants [nconst], vdot [nv]. moments (over links): of the
-    moments of mass (m, h, Σ), which `bodies_adjoint` turns into cotangents of the constants at the end.
+    moments of mass (m, h, Σ), which `bodies_adjoint` turns into cotangents of the constants at the end. spin_time [1]:
+    of `DynamicsInputs.spin_time`.
     """
 
     q: ScalarArray
@@ -46,6 +48,7 @@ class Cotangents:
     constants: ScalarArray | None = None
     moments: ScalarArray | None = None
     vdot: ScalarArray | None = None
+    spin_time: ScalarArray | None = None
 
 
 class ConstraintTerms(Protocol):
@@ -93,7 +96,8 @@ class VirtualPower:
 
     q [nq], v [nv]: the state, with the motion of its links, v̇ included. virtual [nv]: λ, the virtual velocity. N (over
     links, 6): the motions of the links that λ causes. wrenches: as in `DynamicsInputs`. acting: 1 where gravity and
-    wrenches act, 0 where they do not (impacts, corrections of the position).
+    wrenches act, 0 where they do not (impacts, corrections of the position). spins, spin_time: as in
+    `Dynamics` and `DynamicsInputs`, if gyroscopic torques are implicit.
     """
 
     q: ScalarArray
@@ -103,6 +107,8 @@ class VirtualPower:
     N: ScalarArray
     wrenches: ScalarArray | None = None
     acting: Scalar = 1.0
+    spins: ScalarArray | None = None
+    spin_time: Scalar = 0.0
 
 
 def power_adjoint(tree: Tree, power: VirtualPower, sign: float, cotangents: Cotangents) -> None:
@@ -150,6 +156,8 @@ def power_adjoint(tree: Tree, power: VirtualPower, sign: float, cotangents: Cota
         parent, (R, p) = tree.parent(i), frames.pose(i)
         _, gradient = vjp(own_power, (*tree.bodies.moved.get(i + 1, BODY), *state(i + 1)), [sign])
         body_bar, own_bar = split(gradient, BODY, STATE_SIZE)
+        if power.spins is not None:
+            _spin_adjoint(tree, power, i, sign, state_bar, cotangents)
         bar = sp.add(state_bar.get(i + 1, STATE_SIZE), own_bar)
         if cotangents.moments is not None:
             accumulate(cotangents.moments.at((i + 1) * BODY), body_bar)
@@ -169,6 +177,45 @@ def power_adjoint(tree: Tree, power: VirtualPower, sign: float, cotangents: Cota
         factor = -power.acting
         _, _, a_bar, _ = split(state_bar.get(0, STATE_SIZE), *STATE)
         accumulate(g, sp.scale(factor, a_bar))
+
+
+def _spin_adjoint(
+    tree: Tree, power: VirtualPower, i: Index, sign: float, state_bar: ScalarArray, cotangents: Cotangents
+) -> None:
+    """The part of an implicit gyroscopic torque in the power: add the gradients to `state_bar` and the cotangents.
+
+    The mean velocity x is differentiated implicitly: by one more step of Newton's method, with its matrix at x.
+    """
+    sizes = (layout.LINK, BODY, VECTOR, VECTOR, 1)
+    h, spins = power.spin_time, power.spins
+    assert spins is not None
+
+    def one(joint: JointModel) -> None:
+        x, rest = split(spins.get(i, SPATIAL), VECTOR, VECTOR)
+        record, body = tree.link_record(i), tree.bodies.moved.get(i + 1, BODY)
+        J = newton_matrix(ratios(spin_inertia(joint, LinkConstants.of(record), body)), x, h)
+
+        def spin_power(*y: Scalar) -> list[Scalar]:
+            record, body, w, N, (h,) = split(y, *sizes)
+            I = spin_inertia(joint, LinkConstants.of(record), body)
+            mean = sp.sub(x, sp.solve(J, residual(ratios(I), w, sp.sub(x, w), h)))
+            return [sp.dot(N, torque_change(I, w, Spin(mean, rest)))]
+
+        w, N = power.motion.frames.angular_velocity.get(i + 1, VECTOR), power.N.get(i + 1, SPATIAL)[:3]
+        _, gradient = vjp(spin_power, (*record, *body, *w, *N, h), [sign])
+        _, body_bar, w_bar, N_bar, (h_bar,) = split(gradient, *sizes)
+        state_bar.accumulate(i + 1, (*w_bar, *(0.0,) * (2 * VECTOR), *N_bar, *ZERO3))
+        if cotangents.moments is not None:
+            accumulate(cotangents.moments.at((i + 1) * BODY), body_bar)
+        if cotangents.constants is not None:
+            accumulate_link(cotangents.constants, i, gradient)
+        if cotangents.spin_time is not None:
+            cotangents.spin_time[0] = cotangents.spin_time[0] + h_bar
+
+    for joint in JOINTS:
+        if joint.spins:
+            for _ in when(tree.kind(i) == int(joint.kind)):
+                one(joint)
 
 
 def _wrench_adjoint(
@@ -206,55 +253,6 @@ def _wrench_adjoint(
     return N_bar, R_bar
 
 
-# ------------------------------------------------------------------------------------------ the forces' derivative
-
-
-def forces_adjoint(
-    tree: Tree, inputs: DynamicsInputs, virtual: ScalarArray, damped_bar: ScalarArray, cotangents: Cotangents
-) -> None:
-    """Add the gradient of λ · τ(q, v, u) to the cotangents, and that with respect to `v_damped` to `damped_bar`."""
-    q, v, v_damped, controls = inputs.q, inputs.v, inputs.v_damped, inputs.controls
-
-    def passive(joint: JointModel, i: Index) -> None:
-        a, b, nq, nv = tree.q_start(i), tree.v_start(i), joint.nq, joint.nv
-        rest, sizes = tree.reference().at(a), (layout.LINK, nq, nq, nv)
-
-        def force(*x: Scalar) -> Vec:
-            record, qi, resti, vi = split(x, *sizes)
-            return joint.passive_force(LinkConstants.of(record), qi, resti, vi)
-
-        inputs = (*tree.link_record(i), *q.at(a).get(0, nq), *rest.get(0, nq), *v_damped.at(b).get(0, nv))
-        _, gradient = vjp(force, inputs, virtual.at(b).get(0, nv))
-        _, q_bar, rest_bar, v_bar = split(gradient, *sizes)
-        accumulate(cotangents.q.at(a), q_bar)
-        accumulate(damped_bar.at(b), v_bar)
-        if cotangents.constants is not None:
-            accumulate_link(cotangents.constants, i, gradient)
-            accumulate(cotangents.constants.at(layout.reference_start(tree.nlink)).at(a), rest_bar)
-
-    for i in tree.links():
-        switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
-    for m in loop(tree.nu):
-        a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        arguments = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], v_damped[b], controls[m])
-        _, gradient = vjp(
-            lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :]).force], arguments, [virtual[b]]
-        )
-        *record_bar, q_bar, v_bar, v_damped_bar, control_bar = gradient
-        accumulate(cotangents.q.at(a), (q_bar,))
-        accumulate(cotangents.v.at(b), (v_bar,))
-        accumulate(damped_bar.at(b), (v_damped_bar,))
-        if cotangents.controls is not None:
-            accumulate(cotangents.controls.at(m), (control_bar,))
-        if cotangents.constants is not None:
-            _accumulate_motor(tree, cotangents.constants, m, record_bar)
-
-
-def _accumulate_motor(tree: Tree, constants_bar: ScalarArray, m: Index, record_bar: Vec) -> None:
-    start = layout.motor_start(tree.nlink, tree.nq)
-    accumulate(constants_bar.at(start).at(m * layout.MOTOR), tuple(record_bar))
-
-
 # ------------------------------------------------------------------------------------------ dynamics
 
 
@@ -284,7 +282,8 @@ def dynamics_adjoint(
         constraints.take_up(lam)
     N = expand(tree, dynamics.frames, dynamics.factors, lam)
     turn(tree, q, lam, virtual, back=True)
-    power = VirtualPower(q, inputs.v, dynamics, virtual, N, inputs.wrenches, acting)
+    spins = None if is_constant(inputs.spin_time, 0.0) else dynamics.spins
+    power = VirtualPower(q, inputs.v, dynamics, virtual, N, inputs.wrenches, acting, spins, inputs.spin_time)
     power_adjoint(tree, power, -1.0, cotangents)
     pushed = virtual
     if not is_constant(acting, 1.0):
@@ -296,53 +295,6 @@ def dynamics_adjoint(
     if constraints is not None:
         constraints.add_rows(q, inputs.v_damped, virtual, cotangents.q, seeds.damped_bar, cotangents.constants)
     return virtual
-
-
-def joint_inertia_adjoint(
-    tree: Tree, inputs: DynamicsInputs, virtual: ScalarArray, vdot: ScalarArray, cotangents: Cotangents
-) -> None:
-    """Subtract the gradient of λ · (armature + h D) v̇ from the cotangents. virtual [nv]: λ."""
-    if cotangents.constants is None:
-        return
-    damping_time = inputs.damping_time
-    for i in tree.links():
-        b, record = tree.v_start(i), cotangents.constants.at(i * layout.LINK)
-        for k in loop(tree.dofs(i)):
-            inertial = virtual[b + k] * vdot[b + k]
-            record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
-            record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
-    for m in loop(tree.nu):
-        a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
-        seed = -(damping_time * (virtual[b] * vdot[b]))
-
-        def implicit(*record: Scalar, state: Vec = state) -> list[Scalar]:
-            _, damping, stiffness, _ = motor_force(record, *state)
-            return [damping, stiffness]
-
-        motor = tree.motors().get(m, layout.MOTOR)
-        _, record_bar = vjp(implicit, motor, [seed, inputs.stiffness_time * seed])
-        _accumulate_motor(tree, cotangents.constants, m, record_bar)
-
-
-def damping_rate(
-    tree: Tree, inputs: DynamicsInputs, dynamics: Dynamics, virtual: ScalarArray, vdot: ScalarArray
-) -> Scalar:
-    """The derivative of -λ · (M + h D) v̇ with respect to h, with which `stiffness_time` grows in proportion.
-
-    virtual [nv]: λ.
-    """
-    total = carry(1)
-    total[0] = 0.0
-    for k in loop(tree.nv):
-        total[0] = total[0] - virtual[k] * vdot[k] * dynamics.damping[k]
-    if not is_constant(inputs.stiffness_time, 0.0):
-        for m in loop(tree.nu):
-            a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-            state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
-            motor = motor_force(tree.motors().get(m, layout.MOTOR), *state)
-            total[0] = total[0] - inputs.stiffness_time * motor.stiffness * virtual[b] * vdot[b]
-    return total[0]
 
 
 def bodies_adjoint(tree: Tree, moments_bar: ScalarArray, constants_bar: ScalarArray) -> None:

@@ -14,7 +14,7 @@ class DynamicsInputs:
     q [nq], v [nv]: the state. v_damped [nv]: the velocity that dampers and braking motors act on. controls [nu].
     wrenches [nlink, 6]: (force, torque) at the centers of mass, in world axes, N and N m; None if there are none.
     damping_time: h of the implicit damping in M + h D, s. stiffness_time: the time (s) by which the stiffness of motors
-    counts in D; 0 if it is explicit.
+    counts in D; 0 if it is explicit. spin_time: h of the implicit gyroscopic torques, s (see `spin`); 0 for those of v.
     """
 
     q: ScalarArray
@@ -24,3 +24,4 @@ class DynamicsInputs:
     wrenches: ScalarArray | None
     damping_time: Scalar
     stiffness_time: Scalar = 0.0
+    spin_time: Scalar = 0.0

@@ -31,12 +31,16 @@ class BallJoint(JointModel):
     """q: a quaternion (w first). v: the angular velocity in the link's axes, rad/s."""
 
     kind = Kind.BALL
+    spins = True
 
     def pose(self, link: LinkConstants, q: Vec) -> tuple[Vec, Vec]:
         return rotated_about_anchor(link, sp.rotation_of(q))
 
     def columns(self, link: LinkConstants) -> tuple[Vec, ...]:
         return tuple((*e, *sp.cross(link.anchor, e)) for e in UNIT)
+
+    def center(self, link: LinkConstants, body: Vec) -> Vec:
+        return link.anchor
 
     def integrate(self, q: Vec, step: Vec) -> Vec:
         return integrate_quaternion(q, step)

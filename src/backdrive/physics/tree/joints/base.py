@@ -30,6 +30,7 @@ class JointModel(ABC):
 
     kind: ClassVar[Kind]
     in_parent_axes: ClassVar[bool] = False  # whether v has a linear part in the parent's axes
+    spins: ClassVar[bool] = False  # whether the link can rotate about every axis (see `spin`)
 
     @property
     def nq(self) -> int:
@@ -68,6 +69,10 @@ class JointModel(ABC):
         By default w × u: the direction of S rotates with the link. `velocity`: (w, u).
         """
         return sp.cross(velocity[:3], velocity[3:])
+
+    def center(self, link: LinkConstants, body: Vec) -> Vec:
+        """The point about which a link with the moments `body` rotates, if the joint `spins`."""
+        raise NotImplementedError(f"{type(self).__name__} does not let its link rotate about every axis")
 
     def integrate(self, q: Vec, step: Vec) -> Vec:
         """q ⊕ step, for a displacement h v in the coordinates of v."""

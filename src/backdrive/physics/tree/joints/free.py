@@ -18,6 +18,7 @@ class FreeJoint(JointModel):
 
     kind = Kind.FREE
     in_parent_axes = True
+    spins = True
 
     def pose(self, link: LinkConstants, q: Vec) -> tuple[Vec, Vec]:
         return sp.rotation_of(q[QUATERNION]), q[POSITION]
@@ -33,6 +34,9 @@ class FreeJoint(JointModel):
 
     def drift(self, velocity: Vec) -> Vec:
         return ZERO3  # the origin moves along the parent's axes
+
+    def center(self, link: LinkConstants, body: Vec) -> Vec:
+        return sp.center_of_mass(body)
 
     def integrate(self, q: Vec, step: Vec) -> Vec:
         return (*sp.add(q[POSITION], step[LINEAR]), *integrate_quaternion(q[QUATERNION], step[ANGULAR]))
