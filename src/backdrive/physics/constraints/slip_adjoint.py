@@ -16,7 +16,8 @@ from ..integrators import Integrator
 from ..integrators.base import Stages
 from ..math.arrays import accumulate, add_to, split, zero
 from ..math.spatial import Vec
-from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, damping_rate, dynamics_adjoint
+from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
+from ..tree.forces_adjoint import damping_rate
 from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_size
 from ..tree.tree import Tree
 from .outcome import ConstraintOutcome
@@ -88,8 +89,8 @@ def free_motion_adjoint(
     """
     if slips is None:
         return 0.0
-    tree, rate = slips.tree, memory(1)
-    rate[0] = 0.0
+    tree, rate, spin_bar = slips.tree, memory(1), memory(1)
+    rate[0], spin_bar[0] = 0.0, 0.0
     totals = [(tree.nq, cotangents.q), (tree.nv, cotangents.v), (tree.nv, v_bar), (tree.nu, cotangents.controls)]
     totals.append((6 * tree.nlink, cotangents.wrenches))
     parts = [None if total is None else memory(n) for n, total in totals]
@@ -106,11 +107,13 @@ def free_motion_adjoint(
             vdot_bar[k] = h * free_bar[k]
             start_part[k] = free_bar[k]
             rate[0] = rate[0] + free_bar[k] * vdot[k]
-        inside = replace(cotangents, q=q_part, v=v_part, controls=controls_part, wrenches=wrenches_part)
+        inside = replace(
+            cotangents, q=q_part, v=v_part, controls=controls_part, wrenches=wrenches_part, spin_time=spin_bar
+        )
         seeds = DynamicsSeeds(vdot_bar, start_part)
         virtual = dynamics_adjoint(tree, stages.inputs, stages.dynamics, seeds, inside)
         rate[0] = rate[0] + integrator.share * damping_rate(tree, stages.inputs, stages.dynamics, virtual, vdot)
     for (n, total), part in zip(totals, parts, strict=True):
         if total is not None and part is not None:
             add_to(n, part, total)
-    return rate[0]
+    return rate[0] + spin_bar[0]
