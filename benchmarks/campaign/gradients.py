@@ -110,6 +110,9 @@ def judge(functional: Functional, sizes: tuple[float, ...] = SIZES) -> Judgement
     if family.single:
         states = functional.states(path).detach()
         clean &= ((states - center).abs().amax(1) < SAME_MOTION * (1.0 + center.abs().amax(1)))[None]
+        with torch.no_grad():  # rounding may decide between two active sets, and so between two motions
+            modes = motions.rollout(exact, x.detach()).status.modes
+        clean &= (path.status.modes.to(torch.float64) == modes).all(0)[None]
     scale = slopes.norm(dim=2).clamp(min=LEAST)
     errors = (adjoint - (slopes * functional.cotangent).sum(2)).abs() / scale
     errors = torch.where(clean & errors.isfinite(), errors, torch.where(clean, torch.inf, torch.nan))
