@@ -13,7 +13,7 @@ from ..ir import Mask, Scalar, maximum, memory, select
 # A step may take as many factorisations of a matrix of n rows,
 FACTORISATIONS, MORE_PER_ROW = 4000, 20
 # but no more than come to this many multiplications n³.
-MULTIPLICATIONS = 3e9
+MULTIPLICATIONS = 2e9
 
 # A step may look at all gaps this often,
 LOOKS = 3200

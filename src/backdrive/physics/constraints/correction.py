@@ -40,6 +40,9 @@ SPEED_TOLERANCE = 1e-9
 # Block pivoting may fail to reduce the number of wrong rows this many times in a row; then rows pivot one by one.
 PATIENCE = 3.0
 
+# Sweeps where there is no time for pivoting.
+SWEEPS = 30
+
 # Pivoting takes at most this many iterations per row of the problem.
 ITERATIONS_PER_ROW = 4
 
@@ -94,7 +97,7 @@ def correct(
 
     Guess which rows push; then remove those that pull and add those that come out too slowly: all of them as long as
     their number falls, otherwise one at a time, which terminates (block principal pivoting, Júdice and Pires 1994).
-    Returns the lanes in which the budget of the step does not suffice for it: there, rows that would pull do nothing.
+    Returns the lanes in which the budget of the step does not suffice for it: there, sweeps find roughly what pushes.
     """
     n, most = problem.count, problem.capacity
     speed, wrong = memory(most), memory(most)
@@ -143,7 +146,26 @@ def correct(
     given_up = failed[0] > 0.5
     problem.budget.use_up(given_up)
     for _ in when(any_lane(given_up)):
+        sweep_corrections(problem, erp, duration, correction, given_up)
         for r in loop(n):
-            pulls = given_up & ~is_equation(problem, r) & (correction[r] < 0.0)
-            correction[r] = select(pulls, 0.0, correction[r])
+            pushes[r] = select(given_up, select((correction[r] > 0.0) | is_equation(problem, r), 1.0, 0.0), pushes[r])
     return given_up
+
+
+def sweep_corrections(
+    problem: ContactProblem, erp: float, duration: Scalar, correction: ScalarArray, where: Mask
+) -> None:
+    """Find π [n] by sweeps over the rows (Gauss-Seidel), in the lanes `where`."""
+    n, total = problem.count, carry(1)
+    for r in loop(n):
+        correction[r] = select(where, 0.0, correction[r])
+    for _ in interruptible(while_any(lambda: where, SWEEPS)):
+        for r in loop(n):
+            equation, x = is_equation(problem, r), correction[r]
+            row, rate = problem.delassus.W.at(r * n), select(equation, 1.0 / duration, erp / duration)
+            total[0] = rate * problem.violation[r] + problem.compliance[r] * x
+            for c in loop(n):
+                total[0] = total[0] + row[c] * correction[c]
+            solved = x - total[0] / problem.diagonal[r]
+            wanted = select(equation, solved, select(problem.violation[r] < 0.0, maximum(solved, 0.0), 0.0))
+            correction[r] = select(where, wanted, x)
