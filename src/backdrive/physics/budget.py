@@ -44,6 +44,31 @@ class WorkBudget:
         return self.spent[0] + part <= 1.0
 
 
+class Factorisations:
+    """The factorisations of the matrix of a contact problem, as far as the budget of the step allows them."""
+
+    def __init__(self, budget: WorkBudget | None = None) -> None:
+        """budget: None: all of a step's."""
+        self.budget = budget or WorkBudget()
+        self.rows, self.part = memory(1), memory(1)
+
+    def of(self, rows: Scalar) -> None:
+        """Set the number of rows of the matrix, which differs from lane to lane."""
+        self.rows[0], self.part[0] = rows, factoring(rows)
+
+    def possible(self) -> Mask:
+        """Whether the matrix is small enough to be factored at all."""
+        return self.part[0] <= 1.0
+
+    def allowed(self) -> Mask:
+        """Whether another one is allowed."""
+        return self.budget.allows(self.part[0])
+
+    def spend(self, where: Mask) -> None:
+        """Note a factorisation, in the lanes that want it."""
+        self.budget.spend(self.part[0], where)
+
+
 def factoring(rows: Scalar) -> Scalar:
     """The part of a budget that it takes to factor a matrix of so many rows."""
     return maximum(rows * rows * rows / MULTIPLICATIONS, 1.0 / (FACTORISATIONS + MORE_PER_ROW * rows))

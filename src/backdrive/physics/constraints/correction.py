@@ -102,9 +102,9 @@ def correct(
     n, most = problem.count, problem.capacity
     speed, wrong = memory(most), memory(most)
     going, fewest, patience, left, failed = (memory(1) for _ in range(5))
-    possible = problem.factoring[0] <= 1.0
+    possible = problem.work.possible()
     going[0], fewest[0], patience[0] = select(possible, 1.0, 0.0), INFINITE, PATIENCE
-    left[0], failed[0] = ITERATIONS_PER_ROW * problem.rows[0], select(possible, 0.0, 1.0)
+    left[0], failed[0] = ITERATIONS_PER_ROW * problem.work.rows[0], select(possible, 0.0, 1.0)
     number, last, tolerance = carry(1), carry(1), carry(1)
     tolerance[0] = 0.0
     for r in loop(n):
@@ -116,7 +116,7 @@ def correct(
         )
     for _ in interruptible(while_any(lambda: going[0] > 0.0, ITERATIONS_PER_ROW * n)):
         factor_correction(problem, pushes)
-        problem.spend(going[0] > 0.0)
+        problem.work.spend(going[0] > 0.0)
         left[0] = left[0] - 1.0
         for r in loop(n):
             rate = select(is_equation(problem, r), 1.0 / duration, erp / duration)
@@ -137,14 +137,14 @@ def correct(
         together = fewer | (patience[0] > 0.0)
         patience[0] = select(fewer, PATIENCE, patience[0] - 1.0)
         fewest[0] = select(fewer, number[0], fewest[0])
-        wanted, allowed = (going[0] > 0.0) & (number[0] > 0.0), (left[0] > 0.5) & problem.may_factor()
+        wanted, allowed = (going[0] > 0.0) & (number[0] > 0.0), (left[0] > 0.5) & problem.work.allowed()
         for r in loop(n):
             pivots = (wrong[r] > 0.5) & (together | (last[0] == to_float(r))) & wanted & allowed
             pushes[r] = select(pivots, 1.0 - pushes[r], pushes[r])
         failed[0] = select(wanted & ~allowed, 1.0, failed[0])
         going[0] = select(wanted & allowed, 1.0, 0.0)
     given_up = failed[0] > 0.5
-    problem.budget.use_up(given_up)
+    problem.work.budget.use_up(given_up)
     for _ in when(any_lane(given_up)):
         sweep_corrections(problem, erp, duration, correction, given_up)
         for r in loop(n):
