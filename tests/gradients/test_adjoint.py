@@ -30,7 +30,14 @@ def inputs_of(model, seed=0, scale=1.0, steps=STEPS, wrenches=True, parameters=N
     if wrenches:
         inputs["wrenches"] = random_wrenches(model, steps, seed=seed)
     names = model.parameters().names if parameters is None else parameters
-    return inputs | {name: model.parameter(name) for name in names}
+    return inputs | {name: inside_range(model, name) for name in names}
+
+
+def inside_range(model, name) -> torch.Tensor:
+    """The values of a parameter; those at zero that may not be negative are moved, for differences on both sides."""
+    values, lowest = model.parameter(name), [r.bounds[0] for r in model.parameters()[name].ranges]
+    at_bound = (values == 0.0) & (torch.tensor(lowest).reshape(-1, *[1] * (values.ndim - 1)) == 0.0)
+    return torch.where(at_bound, 0.05, values)
 
 
 def split(inputs):

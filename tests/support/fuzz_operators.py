@@ -1,7 +1,8 @@
 """Run as a script with a seed, a count and the first number: calls with random wrong arguments.
 
 A crash ends the process. Whatever goes in, the outcome is a Python exception, or what the same numbers give in fresh,
-contiguous tensors; and it comes within LONGEST seconds, if all kernels are built. `python -m benchmarks.fuzz` makes many calls.
+contiguous tensors; and it comes within LONGEST seconds, if all kernels are built. `python -m benchmarks.fuzz` makes
+many calls.
 """
 
 from __future__ import annotations

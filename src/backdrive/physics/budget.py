@@ -13,7 +13,7 @@ from ..ir import Mask, Scalar, maximum, memory, select
 # A step may take as many factorisations of a matrix of n rows,
 FACTORISATIONS, MORE_PER_ROW = 4000, 20
 # but no more than come to this many multiplications n³.
-MULTIPLICATIONS = 3e9
+MULTIPLICATIONS = 2e9
 
 # A step may look at all gaps this often,
 LOOKS = 3200
@@ -42,6 +42,31 @@ class WorkBudget:
     def allows(self, part: Scalar = 0.0) -> Mask:
         """Whether so much is left."""
         return self.spent[0] + part <= 1.0
+
+
+class Factorisations:
+    """The factorisations of the matrix of a contact problem, as far as the budget of the step allows them."""
+
+    def __init__(self, budget: WorkBudget | None = None) -> None:
+        """budget: None: all of a step's."""
+        self.budget = budget or WorkBudget()
+        self.rows, self.part = memory(1), memory(1)
+
+    def of(self, rows: Scalar) -> None:
+        """Set the number of rows of the matrix, which differs from lane to lane."""
+        self.rows[0], self.part[0] = rows, factoring(rows)
+
+    def possible(self) -> Mask:
+        """Whether the matrix is small enough to be factored at all."""
+        return self.part[0] <= 1.0
+
+    def allowed(self) -> Mask:
+        """Whether another one is allowed."""
+        return self.budget.allows(self.part[0])
+
+    def spend(self, where: Mask) -> None:
+        """Note a factorisation, in the lanes that want it."""
+        self.budget.spend(self.part[0], where)
 
 
 def factoring(rows: Scalar) -> Scalar:

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 import backdrive as bd
 from backdrive.ir import Floats
 from backdrive.physics import solvers
+from backdrive.physics.budget import Factorisations
 from backdrive.physics.math.linear import multiply, padded
 from backdrive.physics.solvers.active_set import INFINITE, NO_ACTIVE_SET
 from backdrive.physics.solvers.complementarity import residual
@@ -134,8 +135,10 @@ class Problem:
         W = np.zeros((size, size))
         W[: self.n, : self.n] = self.W
         delassus = FloatDelassus(Floats(W.ravel().tolist()), Floats([0.0] * size * size))
+        work = Factorisations()
+        work.of(float(self.n))
         return SimpleNamespace(
-            capacity=size, count=size, delassus=delassus,
+            capacity=size, count=size, delassus=delassus, work=work,
             b=filled(self.b, 0.0), compliance=filled(self.compliance, 1.0),
             low=filled(self.low, 0.0), high=filled(self.high, 0.0), mu=filled(self.mu, 0.0),
             impulse=Floats([0.0] * size), unit=Floats([1.0 / (1.0 + np.abs(self.b).max())]),

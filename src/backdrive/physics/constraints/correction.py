@@ -40,6 +40,9 @@ SPEED_TOLERANCE = 1e-9
 # Block pivoting may fail to reduce the number of wrong rows this many times in a row; then rows pivot one by one.
 PATIENCE = 3.0
 
+# Sweeps where there is no time for pivoting.
+SWEEPS = 30
+
 # At most this many pivots per row of the problem.
 PIVOTS_PER_ROW = 4
 
@@ -94,14 +97,14 @@ def correct(
 
     Guess which rows push; then remove those that pull and add those that come out too slowly: all of them as long as
     their number falls, otherwise one at a time, which terminates (block principal pivoting, Júdice and Pires 1994).
-    Returns the lanes in which the budget of the step does not suffice for it: there, rows that would pull do nothing.
+    Returns the lanes in which the budget of the step does not suffice for it: there, sweeps find roughly what pushes.
     """
     n, most = problem.count, problem.capacity
     speed, wrong = memory(most), memory(most)
     going, fewest, patience, left, failed = (memory(1) for _ in range(5))
-    possible = problem.factoring[0] <= 1.0
+    possible = problem.work.possible()
     going[0], fewest[0], patience[0] = select(possible, 1.0, 0.0), INFINITE, PATIENCE
-    left[0], failed[0] = PIVOTS_PER_ROW * problem.rows[0], select(possible, 0.0, 1.0)
+    left[0], failed[0] = PIVOTS_PER_ROW * problem.work.rows[0], select(possible, 0.0, 1.0)
     number, last, tolerance = carry(1), carry(1), carry(1)
     tolerance[0] = 0.0
     for r in loop(n):
@@ -113,7 +116,7 @@ def correct(
         )
     for _ in interruptible(while_any(lambda: going[0] > 0.0, PIVOTS_PER_ROW * n)):
         factor_correction(problem, pushes)
-        problem.spend(going[0] > 0.0)
+        problem.work.spend(going[0] > 0.0)
         left[0] = left[0] - 1.0
         for r in loop(n):
             rate = select(is_equation(problem, r), 1.0 / duration, erp / duration)
@@ -134,16 +137,35 @@ def correct(
         together = fewer | (patience[0] > 0.0)
         patience[0] = select(fewer, PATIENCE, patience[0] - 1.0)
         fewest[0] = select(fewer, number[0], fewest[0])
-        wanted, allowed = (going[0] > 0.0) & (number[0] > 0.0), (left[0] > 0.5) & problem.may_factor()
+        wanted, allowed = (going[0] > 0.0) & (number[0] > 0.0), (left[0] > 0.5) & problem.work.allowed()
         for r in loop(n):
             pivots = (wrong[r] > 0.5) & (together | (last[0] == to_float(r))) & wanted & allowed
             pushes[r] = select(pivots, 1.0 - pushes[r], pushes[r])
         failed[0] = select(wanted & ~allowed, 1.0, failed[0])
         going[0] = select(wanted & allowed, 1.0, 0.0)
     given_up = failed[0] > 0.5
-    problem.budget.use_up(given_up)
+    problem.work.budget.use_up(given_up)
     for _ in when(any_lane(given_up)):
+        sweep_corrections(problem, erp, duration, correction, given_up)
         for r in loop(n):
-            pulls = given_up & ~is_equation(problem, r) & (correction[r] < 0.0)
-            correction[r] = select(pulls, 0.0, correction[r])
+            pushes[r] = select(given_up, select((correction[r] > 0.0) | is_equation(problem, r), 1.0, 0.0), pushes[r])
     return given_up
+
+
+def sweep_corrections(
+    problem: ContactProblem, erp: float, duration: Scalar, correction: ScalarArray, where: Mask
+) -> None:
+    """Find π [n] by sweeps over the rows (Gauss-Seidel), in the lanes `where`."""
+    n, total = problem.count, carry(1)
+    for r in loop(n):
+        correction[r] = select(where, 0.0, correction[r])
+    for _ in interruptible(while_any(lambda: where, SWEEPS)):
+        for r in loop(n):
+            equation, x = is_equation(problem, r), correction[r]
+            row, rate = problem.delassus.W.at(r * n), select(equation, 1.0 / duration, erp / duration)
+            total[0] = rate * problem.violation[r] + problem.compliance[r] * x
+            for c in loop(n):
+                total[0] = total[0] + row[c] * correction[c]
+            solved = x - total[0] / problem.diagonal[r]
+            wanted = select(equation, solved, select(problem.violation[r] < 0.0, maximum(solved, 0.0), 0.0))
+            correction[r] = select(where, wanted, x)

@@ -13,9 +13,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, counters, loop, maximum, memory, select
-from ..budget import WorkBudget, factoring
+from ..budget import Factorisations, WorkBudget
 from ..math.linear import TILE
 from ..solvers.active_set import NO_ACTIVE_SET
+from ..solvers.complementarity import counts
 from .constraints import Constraints, Support
 from .delassus import DenseDelassus, RootFrameFactors
 from .rows import Row
@@ -51,8 +52,8 @@ class ContactProblem:
 
     Arrays [n], named as in `RowData`: b, bias, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal
     (the row whose impulse widens the bounds). impulse: λ, zero until the solver replaces it by the solution. unit [1]:
-    1 / (1 + the largest |b|). factored: the active set whose factors are in `delassus.B`. rows [1]: those that can have
-    an impulse in the lane. budget: of the step; a factorisation takes a part `factoring` [1] of it.
+    1 / (1 + the largest |b|). factored: the active set whose factors are in `delassus.B`. work: how many
+    factorisations the step allows.
     """
 
     def __init__(
@@ -64,8 +65,7 @@ class ContactProblem:
         most = self.capacity
         self.b, self.bias, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(6))
         self.violation, self.impulse, self.bounces, self.factored = (memory(most) for _ in range(4))
-        self.unit, self.rows, self.factoring = memory(1), memory(1), memory(1)
-        self.budget = budget or WorkBudget()
+        self.unit, self.work = memory(1), Factorisations(budget)
         self.normal, self.slot = counters(most), counters(most)
 
     @property
@@ -82,18 +82,6 @@ class ContactProblem:
     def diagonal(self) -> ScalarArray:
         """The diagonal of W + R, [n]."""
         return self.delassus.diagonal
-
-    def can_push(self, r: Index) -> Mask:
-        """Whether row r can have an impulse at all."""
-        return (self.low[r] < self.high[r]) | (self.mu[r] > 0.0)
-
-    def may_factor(self) -> Mask:
-        """Whether the budget of the step allows a factorisation."""
-        return self.budget.allows(self.factoring[0])
-
-    def spend(self, where: Mask) -> None:
-        """Note a factorisation, in the lanes that want it."""
-        self.budget.spend(self.factoring[0], where)
 
     def add(self, poses: ScalarArray, width: int, data: RowData) -> None:
         """Append the rows of a constraint; poses: over links, `width` numbers each.
@@ -132,9 +120,9 @@ class ContactProblem:
         fastest[0], rows[0] = 1.0, 0.0
         for r in loop(whole):
             fastest[0] = maximum(fastest[0], 1.0 + absolute(self.b[r]))
-            rows[0] = rows[0] + select(self.can_push(r), 1.0, 0.0)
+            rows[0] = rows[0] + select(counts(self, r), 1.0, 0.0)
         self.unit[0] = 1.0 / fastest[0]
-        self.rows[0], self.factoring[0] = rows[0], factoring(rows[0])
+        self.work.of(rows[0])
         n = self.count
         for r in loop(n):
             self.factored[r] = NO_ACTIVE_SET

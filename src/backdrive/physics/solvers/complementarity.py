@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Index, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
+from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
 from ..math.linear import TILE, factor_lu, solve_lu
 from .active_set import FREE, LOWER, UPPER
 
@@ -21,6 +21,11 @@ def bounds(problem: ContactProblem, impulse: ScalarArray, r: Index) -> tuple[Sca
     """The bounds of row r (N s), for the impulse that its normal has now."""
     widening = problem.mu[r] * impulse[problem.normal[r]]
     return problem.low[r] - widening, problem.high[r] + widening
+
+
+def counts(problem: ContactProblem, r: Index) -> Mask:
+    """Whether row r can have an impulse at all."""
+    return (problem.low[r] < problem.high[r]) | (problem.mu[r] > 0.0)
 
 
 def evaluate_speeds(problem: ContactProblem, impulse: ScalarArray, speed: ScalarArray) -> None:
@@ -115,7 +120,7 @@ def refine(
     """
     n, (impulse, speed, trial, active_set) = problem.count, candidate
     going = memory(1)
-    going[0] = select(problem.may_factor(), error[0], 0.0)
+    going[0] = select(problem.work.allowed(), error[0], 0.0)
     for r in loop(n):
         trial[r] = impulse[r]
     for _ in while_any(lambda: going[0] > tolerance, iterations):
@@ -123,9 +128,9 @@ def refine(
         solve_active_set(problem, active_set, trial)
         now = residual(problem, trial, speed)
         active = going[0] > tolerance
-        problem.spend(active)
+        problem.work.spend(active)
         better = active & (now < error[0])
         for r in loop(n):
             impulse[r] = select(better, trial[r], impulse[r])
         error[0] = select(better, now, error[0])
-        going[0] = select(active & problem.may_factor(), now, 0.0)
+        going[0] = select(active & problem.work.allowed(), now, 0.0)

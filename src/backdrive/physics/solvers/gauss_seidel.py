@@ -90,8 +90,8 @@ def sweep_the_rest(problem: ContactProblem, error: ScalarArray, tolerance: float
 
     error [1]: the residual of the impulses.
     """
-    left = (error[0] > tolerance) & ~problem.may_factor()
-    problem.budget.use_up(left)
+    left = (error[0] > tolerance) & ~problem.work.allowed()
+    problem.work.budget.use_up(left)
     for _ in when(any_lane(left)):
         impulse, before, speed = problem.impulse, memory(problem.capacity), memory(problem.capacity)
         for r in loop(problem.count):

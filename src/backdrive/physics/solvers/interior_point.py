@@ -98,10 +98,10 @@ class InteriorPoint:
             low, high = has_bounds(problem, r)
             below[r], above[r] = select(low, scale[0] + 1e-12, 0.0), select(high, scale[0] + 1e-12, 0.0)
         error[0] = residual(problem, impulse, speed)
-        going[0] = select(problem.may_factor(), error[0], 0.0)
+        going[0] = select(problem.work.allowed(), error[0], 0.0)
         for _ in while_any(lambda: going[0] > tolerance, self.max_iterations):
             active = going[0] > tolerance
-            problem.spend(active)
+            problem.work.spend(active)
             for r in loop(n):
                 other[r] = impulse[r]
             newton_step(problem, iterate, step, active)
@@ -111,7 +111,7 @@ class InteriorPoint:
             for r in loop(n):
                 impulse[r] = select(taken, impulse[r], other[r])
             error[0] = select(taken, now, error[0])
-            going[0] = select(taken & problem.may_factor(), now, 0.0)
+            going[0] = select(taken & problem.work.allowed(), now, 0.0)
             near = taken & (now < NEAR)
             for _ in when(any_lane(near)):
                 for r in loop(n):

@@ -33,7 +33,7 @@ from ...ir import (
 )
 from ..math.linear import solve_lu
 from .active_set import CLAMPED, FREE, INFINITE, LOWER, NO_PIVOT, START_MARGIN, UPPER
-from .complementarity import bounds, evaluate_speeds, residual, solve_active_set
+from .complementarity import bounds, counts, evaluate_speeds, residual, solve_active_set
 from .pivot_rules import bound_slacks, parametric_term, pivot_distance, sliding_code, spread
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ def solve_by_pivoting(problem: ContactProblem, error: ScalarArray, tolerance: fl
     """Improve the impulses of the problem in lanes whose error[0], their residual, exceeds the tolerance, as far as the
     budget of the step allows."""
     path = PivotPath(problem)
-    for attempt in while_any(lambda: (error[0] > tolerance) & problem.may_factor(), 2):
-        wanted = (error[0] > tolerance) & problem.may_factor()
+    for attempt in while_any(lambda: (error[0] > tolerance) & problem.work.allowed(), 2):
+        wanted = (error[0] > tolerance) & problem.work.allowed()
         for _ in when(attempt == 0):
             path.begin_near()
         for _ in when(attempt == 1):
@@ -97,7 +97,7 @@ class PivotPath:
         for k in loop(n):
             active_set[k] = select(self._is_idle(k), sliding_code(speed[k]), active_set[k])
             margin = START_MARGIN * scale * (0.5 + fraction(problem, k))
-            self.d[k] = select(problem.can_push(k), parametric_term(active_set[k], speed[k], margin), 0.0)
+            self.d[k] = select(counts(problem, k), parametric_term(active_set[k], speed[k], margin), 0.0)
 
     def begin_far(self) -> None:
         """Start with all rows but equations at their lower bounds, and a d that keeps them there at t = 1."""
@@ -112,7 +112,7 @@ class PivotPath:
         least[0] = 0.0
         for k in loop(n):
             rough = problem.mu[k] > 0.0
-            pushed = (active_set[k] < FREE) & ~rough & problem.can_push(k)
+            pushed = (active_set[k] < FREE) & ~rough & counts(problem, k)
             active_set[k] = select(rough, sliding_code(speed[k]), active_set[k])
             d[k] = select(pushed, 0.5 + fraction(problem, k), 0.0)
             least[0] = maximum(least[0], select(pushed, -speed[k] / select(pushed, d[k], 1.0), 0.0))
@@ -127,11 +127,11 @@ class PivotPath:
         t, last, side, going = (memory(1) for _ in range(4))  # last: the row that pivoted; side: its code before
         t[0], last[0], side[0], going[0] = 1.0, -1.0, 0.0, select(wanted, 1.0, 0.0)
         left = memory(1)
-        left[0] = to_float(pivots_per_row) * problem.rows[0] + MORE_PIVOTS
+        left[0] = to_float(pivots_per_row) * problem.work.rows[0] + MORE_PIVOTS
         found, next_row, next_code = carry(1), carry(1), carry(1)
         for _ in interruptible(while_any(lambda: going[0] > 0.0, pivots_per_row * n + MORE_PIVOTS)):
             self._find_lines(r, slope)
-            problem.spend(going[0] > 0.0)
+            problem.work.spend(going[0] > 0.0)
             left[0] = left[0] - 1.0
             found[0] = -1.0
             for k in loop(n):
@@ -152,7 +152,7 @@ class PivotPath:
                     next_row[0] = select(sooner, number, next_row[0])
                     next_code[0] = select(sooner, select(free, bound, FREE), next_code[0])
             arrived = (fall > 0.0) & (t[0] <= found[0])
-            turning = (going[0] > 0.0) & ~arrived & (next_row[0] >= 0.0) & (left[0] > 0.5) & problem.may_factor()
+            turning = (going[0] > 0.0) & ~arrived & (next_row[0] >= 0.0) & (left[0] > 0.5) & problem.work.allowed()
             going[0] = select(turning, 1.0, 0.0)
             t[0] = select(turning, t[0] - fall * found[0], t[0])
             last[0] = select(turning, next_row[0], last[0])

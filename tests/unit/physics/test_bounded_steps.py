@@ -1,0 +1,131 @@
+"""However hopeless a state is, a step comes back, and its status tells; a NaN ends the work of its environment."""
+
+import functools
+import time
+
+import hypothesis.strategies as st
+import pytest
+import torch
+from contact_scenes import ROCK
+from hypothesis import given, settings
+
+import backdrive as bd
+from backdrive.physics.budget import WorkBudget, factoring, looking
+
+OVERLAPPING = 6
+LONGEST = 10.0  # s of the processor for all steps of a test
+
+
+@functools.cache
+def rocks(count, restitution=0.3):
+    """Hulls above a floor, a meter apart."""
+    scene = bd.Scene(dim=3)
+    scene.add_static(bd.HalfSpace((0.0, 0.0, 1.0)), restitution=restitution)
+    for k in range(count):
+        scene.add_body(f"rock {k}", bd.Convex(ROCK), mass=1.0, position=(k, 0.0, 0.5), restitution=restitution)
+    return scene.build()
+
+
+def gathered(model, seed=0, spread=0.05):
+    """All of them at nearly the same place."""
+    state = model.initial_state()
+    q = state.q.view(-1, 7).clone()
+    noise = torch.randn(q.shape, generator=torch.Generator().manual_seed(seed), dtype=q.dtype)
+    q[:, :3] = torch.tensor([0.0, 0.0, 0.3]) + spread * noise[:, :3]
+    q[:, 3:] = torch.nn.functional.normalize(q[:, 3:] + noise[:, 3:], dim=-1)
+    return bd.State(q.flatten(), state.v)
+
+
+def timed(sim, state, steps):
+    sim.rollout(sim.model.initial_state(), steps=1)  # builds the kernel
+    began = time.process_time()
+    path = sim.rollout(state, steps=steps)
+    return path, time.process_time() - began
+
+
+@pytest.mark.parametrize("impacts", [True, False])
+def test_overlapping_hulls_come_apart(impacts):
+    model = rocks(OVERLAPPING)
+    sim = bd.Simulator(model, dt=0.01, impacts=impacts, sparse=False)
+    path, seconds = timed(sim, gathered(model), 4)
+    status = path.status
+    assert seconds < LONGEST
+    assert status.finite.all()
+    assert status.depth[-1] < status.depth[0] < 1.0 and path.v.abs().max() < 100.0
+
+
+@pytest.mark.parametrize("impacts", [True, False])
+@pytest.mark.parametrize("speed", [1e4, 1e8, 1e15])
+def test_a_robot_that_has_diverged_comes_back(impacts, speed):
+    scene = bd.Scene(dim=3)
+    scene.add_static(bd.HalfSpace((0.0, 0.0, 1.0)), restitution=0.2)
+    parent = None
+    for k in range(5):
+        link = scene.add_body(f"link {k}", mass=1.0, position=(0.3 * k, 0.0, 1.0), inertia=(0.01, 0.01, 0.01))
+        for j in range(3):
+            scene.add_shape(link, bd.Capsule(0.05, 0.2), position=(0.1 * j, 0.0, 0.0))
+        axis = (0.0, 1.0, 0.1 * k)
+        scene.add_joint(f"joint {k}", bd.Hinge(axis=axis), parent=parent, child=link, anchor=(0.3 * k - 0.1, 0, 1))
+        parent = link
+    model = scene.build()
+    start = model.initial_state()
+    v = speed * torch.linspace(-1.0, 1.0, model.nv, dtype=torch.float64)
+    sim = bd.Simulator(model, dt=0.002, impacts=impacts, nonfinite="mark")
+    path, seconds = timed(sim, bd.State(start.q, v), 6)
+    assert seconds < LONGEST
+    assert path.status.finite.shape == (6,)
+
+
+@settings(max_examples=15, deadline=None)
+@given(
+    st.integers(0, 10**6), st.integers(0, 3), st.sampled_from([float("nan"), float("inf"), 1e200]), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_others_do_not_depend_on_an_environment_that_is_not_finite(seed, lane, number, speeds, impacts):
+    model = rocks(3)
+    sim = bd.Simulator(model, dt=0.01, impacts=impacts, sparse=False, nonfinite="mark")
+    generator = torch.Generator().manual_seed(seed)
+    starts = [gathered(model, seed + k, spread=0.5) for k in range(4)]
+    q, v = (torch.stack([getattr(s, name) for s in starts]) for name in "qv")
+    alone = [sim.rollout(s, steps=8) for s in starts]
+    spoiled = v if speeds else q
+    spoiled[lane, torch.randint(spoiled.shape[1], (), generator=generator)] = number
+    path = sim.rollout(bd.State(q, v), steps=8)
+    for k in range(4):
+        if k != lane:
+            assert torch.equal(path.q[:, k], alone[k].q) and torch.equal(path.v[:, k], alone[k].v)
+            assert torch.equal(path.status.modes[:, k], alone[k].status.modes)
+    finite = path.status.finite[:, lane]
+    assert not finite[-1] or number == 1e200
+    assert (finite[1:] <= finite[:-1]).all()
+
+
+@pytest.mark.parametrize("impacts", [True, False])
+def test_what_uses_its_budget_up_does_so_in_any_company(impacts):
+    """The budget of an environment depends on nothing but itself."""
+    model = rocks(OVERLAPPING)
+    sim = bd.Simulator(model, dt=0.01, impacts=impacts, sparse=False)
+    starts = [gathered(model, 1), model.initial_state(), gathered(model, 2)]
+    alone = [sim.rollout(s, steps=2) for s in starts]
+    path = sim.rollout(bd.State(*(torch.stack([getattr(s, name) for s in starts]) for name in "qv")), steps=2)
+    if impacts:
+        assert alone[0].status.fallbacks.any()
+    for k, own in enumerate(alone):
+        assert torch.equal(path.q[:, k], own.q) and torch.equal(path.v[:, k], own.v)
+        assert torch.equal(path.status.converged[:, k], own.status.converged)
+
+
+def test_budget():
+    """Thousands of factorisations of small matrices, few of large ones, none of huge ones."""
+    assert 4000 < 1 / factoring(6) < 5000 and 10 < 1 / factoring(500) < 20 and factoring(1500) > 1
+    assert 1 / looking(3) > 3000 and 200 < 1 / looking(400) < 300
+    budget = WorkBudget()
+    count = 0
+    while budget.allows(factoring(100.0)):
+        budget.spend(factoring(100.0), True)
+        count += 1
+    assert 1900 < count <= 2000
+    budget.begin()
+    assert budget.allows(0.5)
+    budget.use_up(True)
+    assert not budget.allows()
