@@ -29,8 +29,9 @@ class Status:
     number that changes with the active set: when a contact starts, ends, sticks or slips, when another one hits first,
     or when a limit or motor starts or ceases to act.
     fallbacks: 1 where there were too many impacts: the rest of the step was done without bouncing, or not at all.
-    simultaneous: number of impacts of several contacts at once. guarded: number of impacts whose restitution was
-    reduced, since with friction it would have created energy. A gradient through any of these three is not exact.
+    simultaneous: number of impacts of several contacts at once, or in which an edge came to lie on a face. A gradient
+    through any of these two is not exact. guarded: how often restitution was reduced, since with friction it would have
+    created energy.
     """
 
     finite: Tensor
