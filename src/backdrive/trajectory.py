@@ -28,7 +28,7 @@ class Status:
     contacts: number of contacts with a force. depth: the deepest penetration, m. impacts: number of impacts. modes: a
     number that changes with the active set: when a contact starts, ends, sticks or slips, when another one hits first,
     or when a limit or motor starts or ceases to act.
-    fallbacks: 1 where there were too many impacts: the rest of the step was done without bouncing, or not at all.
+    fallbacks: 1 where there were too many impacts, or too much work: the rest of the step was done without bouncing.
     simultaneous: number of impacts of several contacts at once, or in which an edge came to lie on a face. A gradient
     through any of these two is not exact. guarded: how often restitution was reduced, since with friction it would have
     created energy.

@@ -257,3 +257,13 @@ def test_wrenches_on_bodies_of_several_joints(tmp_path):
     torch.testing.assert_close(gradient[..., :2], torch.full((2, 1, 2), 0.5, dtype=torch.float64))
     after = sim.rollout(model.initial_state(2), wrenches=wrench.detach()[None].expand(5, -1, -1, -1)).last
     torch.testing.assert_close(after.v, vdot.detach() * 5 * DT)
+
+
+def test_nothing_in_any_number_of_environments():
+    """A batch of no coordinates takes no memory, and no time either."""
+    sim, none = simulator(statue), torch.zeros(1, 0, dtype=torch.float64).expand(2**40, 0)
+    assert sim.inverse_dynamics((none, none), none).shape == (2**40, 0)
+    assert sim.forward_dynamics((none, none), none).shape == (2**40, 0)
+    sparse = [torch.zeros(2, 0, dtype=torch.float64).to_sparse()] * 3
+    with pytest.raises(ValueError, match="sparse_coo"):
+        torch.ops.backdrive.evaluate("inverse", "q,v,vdot", sparse, sim._program.number, "", [])

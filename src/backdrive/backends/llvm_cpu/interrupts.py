@@ -90,7 +90,9 @@ def handling() -> bool:
 
 
 def reraise() -> None:
-    """Raise what a handler raised, after the kernel has ended."""
+    """Raise what a handler raised, after the kernel has ended; other threads have nothing to do with it."""
+    if threading.current_thread() is not threading.main_thread():
+        return
     error = caught[0]
     caught.clear()
     raise error
