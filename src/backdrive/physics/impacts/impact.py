@@ -47,8 +47,13 @@ REST_SPEED = 1e-9
 # Of contacts that hit at once, those whose speeds differ by less than this part hit together.
 SAME_SPEED = 1e-9
 
-# A contact that hits counts as closed when its gap is below this part of the smaller shape's size.
+# A contact that approaches counts as closed, and hits together with another one, when its gap is below this part of the
+# smaller shape's size.
 CLOSED_GAP = 1e-9
+
+# It hits at once, at the start of a substep, when its gap is below this part, which is hardly more than rounding: the
+# time at which a larger gap closes depends on the state, however short it is.
+AT_ONCE_GAP = 1e-12
 
 # A contact rests, until its load is known, when its gap is below this part of the smaller shape's size.
 RESTING_GAP = 1e-4
@@ -220,7 +225,8 @@ class Impacts:
             members[0] = members[0] + select(role > 0.5, 1.0, 0.0)
             hits[0] = hits[0] + select(hitting & hit, 1.0, 0.0)
             first_hit.watch(on & ~rests & ~over)
-            first = closed & ~hitting & ~over & (-speed > first_hit.speed)
+            at_once = closed & (contact.gap <= AT_ONCE_GAP * contact.size)
+            first = at_once & ~hitting & ~over & (-speed > first_hit.speed)
             slight = (-speed * self.h <= TIMED_GAP * contact.size) & (-speed <= TIMED_SPEED * self.push[slot])
             late = (contact.gap < -CLOSED_GAP * contact.size) | slight
             first_hit.replace(first, to_float(slot), roots, -speed, late)
