@@ -53,7 +53,8 @@ class ContactProblem:
     Arrays [n], named as in `RowData`: b, bias, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal
     (the row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next:
     speeds J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest
-    |b|). factored: the active set whose factors are in `delassus.B`.
+    |b|). factored: the active set whose factors are in `delassus.B`. tree, other_tree: the roots of the two links of a
+    row (records in arrays over links; 0: the world).
     """
 
     def __init__(
@@ -68,7 +69,7 @@ class ContactProblem:
         self.speed_next: ScalarArray | None = memory(most) if known else None
         self.v_next_known: ScalarArray | None = memory(1) if known else None
         self.unit = memory(1)
-        self.normal, self.slot = counters(most), counters(most)
+        self.normal, self.slot, self.tree, self.other_tree = (counters(most) for _ in range(4))
 
     @property
     def capacity(self) -> Index:
@@ -109,6 +110,7 @@ class ContactProblem:
             if self.speed_next is not None:
                 self.speed_next[r] = select(on[k], data.speeds_next[k], 0.0)
             self.normal[r], self.slot[r] = first, data.slot + k
+            self.tree[r], self.other_tree[r] = data.support.root_a, data.support.root_b
         self.delassus.add_constraint(first, data.support, len(masked))
 
     def close(self) -> None:
@@ -120,7 +122,7 @@ class ContactProblem:
             self.bias[r], self.violation[r], self.impulse[r] = 0.0, 0.0, 0.0
             if self.speed_next is not None:
                 self.speed_next[r] = 0.0
-            self.normal[r], self.slot[r] = r, 0
+            self.normal[r], self.slot[r], self.tree[r], self.other_tree[r] = r, 0, 0, 0
         self.delassus.pad(whole)
         fastest = carry(1)
         fastest[0] = 1.0
