@@ -313,12 +313,12 @@ def guard_adjoint(
     zero(tree.nq, q_bar)
     assert outcome.caused is not None
     for _ in when(any_lane(outcome.guard.guarded[0] > 0.0)):
-        half = 0.5 * constraints.gain_multiplier[0] / constraints.times.unit
         virtual, N = memory(tree.nv), tree.over_links(6)
-        for k in loop(tree.nv):
-            virtual[k] = half * outcome.change[k]
         N.put(0, sp.ZERO6)
         for i in tree.links():
+            half, b = 0.5 * constraints.gain_multiplier[tree.root(i)] / constraints.times.unit, tree.v_start(i)
+            for k in loop(tree.dofs(i)):
+                virtual[b + k] = half * outcome.change[b + k]
             N.put(i + 1, sp.scale(half, outcome.caused.get(i + 1, 6)))
         caused = TreeVelocity(outcome.change, outcome.caused)
         rate[0] = momentum_adjoint(

@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ..physics.constraints.energy_guard import FALSE_POSITIONS, GAIN, MOST_SOLVES, PRECISION
+from ..physics.constraints.energy_guard import FALSE_POSITIONS, GAIN, JUMP, MOST_SOLVES, PRECISION
 from .memory import Memory
 from .solvers.base import (
     BlockCotangents,
@@ -52,19 +52,22 @@ class GuardedSolver:
         gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
         search = PartSearch(gain, gain > GAIN * least * scale)
         for _ in range(MOST_SOLVES):
-            if not search.going.any():
+            if not (search.going.any() or search.again):
                 break
             kept = islands.of_cells(search.next(PRECISION * self.tolerance))
             blocks[:, self._normal] = b - (1.0 - kept) * np.minimum(bias, 0.0)
             problem.impulses[0] = start
             solution = self.solver.solve(memory, problem)
             gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
-            search.take(gain, np.abs(gain) <= GAIN * least * scale)
-        if not search.acts.any():
-            return solution
-        number = np.where(search.acts, np.cumsum(search.acts) - 1, -1)
+            search.take(gain, np.abs(gain) <= GAIN * least * scale, gain > GAIN * least * scale)
+        jump = np.where(
+            search.acts & (np.abs(gain) > JUMP * least * scale), np.abs(gain) / np.maximum(scale, 1e-300), 0.0
+        )
+        held = search.acts & (jump == 0.0)
+        number = np.where(held, np.cumsum(held) - 1, -1)
         record = GuardRecord(islands.of_cells(search.part), islands.of_cells(number, -1), int(search.acts.sum()))
-        return replace(solution, guard=record)
+        residual = max(solution.residual, float(jump.max()) * self.tolerance / least)
+        return replace(solution, residual=residual, guard=record if record.count else None)
 
     def _may_gain(self, blocks: Array, impulses: Array, least: float) -> bool:
         """Whether some contact may add energy: a bound as in `EnergyGuard`; least: a speed, m/s."""
@@ -148,6 +151,7 @@ class PartSearch:
     """The search for κ of every island, by false position as in `physics.constraints.energy_guard`.
 
     gain: at κ = 1. acts: the islands in which it is too large. part: κ. going: the islands in which it is not found.
+    again: the last parts were no use, and the problem is to be solved once more with those before.
     """
 
     def __init__(self, gain: Array, acts: Array) -> None:
@@ -155,6 +159,7 @@ class PartSearch:
         self.low, self.high = np.zeros(len(gain)), np.ones(len(gain))
         self.low_gain, self.high_gain = np.full(len(gain), -1.0), gain
         self.side, self.solves, self.last = np.zeros(len(gain)), 1, np.zeros(len(gain), bool)
+        self.again = False
 
     def next(self, precision: float) -> Array:
         """The parts to try: first none."""
@@ -166,9 +171,15 @@ class PartSearch:
         self.part = np.where(self.going, tried, self.part)
         return self.part
 
-    def take(self, gain: Array, none: Array) -> None:
-        """Take in the gains for these parts; none: whether they count as none."""
-        self.going &= ~(none | self.last)
+    def take(self, gain: Array, none: Array, some: Array) -> None:
+        """Take in the gains for these parts; none, some: whether they count as none, or as too much.
+
+        Impulses that have not converged may gain energy even if nothing is kept: that is not to be helped.
+        """
+        fails = self.going & (self.part == 0.0) & some
+        self.acts, self.part = self.acts & ~fails, np.where(fails, 1.0, self.part)
+        self.again = bool(fails.any())
+        self.going &= ~(none | self.last | fails)
         below = gain <= 0.0
         for moves, sign, end, gains in ((below, -1, self.low, self.low_gain), (~below, 1, self.high, self.high_gain)):
             stays = self.going & ~moves & (self.side == -sign) & (self.solves > 1)

@@ -61,7 +61,8 @@ def test_energy_of_big_worlds_never_grows(form):
     assert acted > 2
 
 
-def test_islands_of_a_big_world_are_guarded_on_their_own():
+@pytest.mark.parametrize("options", [{"impacts": False}, {"sparse": True, "solver": SWEEPS}], ids=["dense", "big"])
+def test_islands_are_guarded_on_their_own(options):
     """A rod that would gain energy, and far from it a ball that bounces without loss."""
 
     def scene(*bodies):
@@ -75,7 +76,7 @@ def test_islands_of_a_big_world_are_guarded_on_their_own():
         return scene.build()
 
     def last(model):
-        path = bd.Simulator(model, 0.01, sparse=True, solver=SWEEPS).rollout(model.initial_state(), steps=4)
+        path = bd.Simulator(model, 0.01, specialize=False, **options).rollout(model.initial_state(), steps=4)
         return path.last.v, int(path.status.guarded.sum())
 
     both, rod, ball = (last(scene(*bodies)) for bodies in (("rod", "ball"), ("rod",), ("ball",)))

@@ -88,7 +88,7 @@ def constrain(
         pseudo_caused.put(0, sp.ZERO6)
     status = memory(4)  # residual, contacts that press, depth, fingerprint of the active set
     zero(4, status)
-    guard = EnergyGuard(problem, solver)
+    guard = EnergyGuard(problem, solver, tree.nlink)
     corrected = counters(1)
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0

@@ -31,7 +31,7 @@ from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_size
 from ..tree.tree import Tree
 from .correction import factor_correction
-from .energy_guard import kept_bias, push_out
+from .energy_guard import push_out
 from .forces import FORCE
 from .outcome import ConstraintOutcome, SubstepTimes
 from .row_adjoint import CORRECTION, VELOCITY, LinkCotangents, RowAdjoint
@@ -43,7 +43,7 @@ class ConstraintAdjoint:
 
     Cotangents of v⁺ are given multiplied by h (`SubstepTimes.unit`), so that they can be added to those of v̇. mode:
     the active set, a code for every row; multiplier: y; correction_multiplier: y of the rows that correct positions;
-    gain_multiplier [1]: z, of the energy guard.
+    gain_multiplier [nlink + 1]: z of every tree, of the energy guard.
     velocities: arrays of 2 nv each: p, the virtual motion of the correction, and zeros; then v⁺, n, and (if contacts
     bounce) v. point_bars: cotangents of the contact points. slips: those of their slips; None in 2D.
     """
@@ -61,8 +61,8 @@ class ConstraintAdjoint:
         self.forces_bar, self.apart = forces_bar, apart
         most = tree.constraints.nimpulse + TILE
         self.mode, self.multiplier, self.correction_multiplier = (memory(most) for _ in range(3))
-        self.gain_multiplier = memory(1)
-        self.gain_multiplier[0] = 0.0
+        self.gain_multiplier = memory(tree.nlink + 1)
+        zero(tree.nlink + 1, self.gain_multiplier)
         self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
         self.point_bars = memory(tree.constraints.nslot * CONTACT_POINT)
         self.slips = None if outcome.slips is None else SlipCotangents(tree, outcome)
@@ -105,36 +105,37 @@ class ConstraintAdjoint:
             if self.forces_bar is not None:
                 self._add_forces(self.multiplier)
             solve_lu_transposed(problem.delassus.B, problem.count, self.multiplier)
-            self.gain_multiplier[0] = 0.0
+            zero(self.tree.nlink + 1, self.gain_multiplier)
             for _ in when(any_lane(self.outcome.guard.guarded[0] > 0.0)):
                 self._hold_energy()
             self._subtract(reduced, self.pull)
 
     def pull(self, r: Index) -> Scalar:
         """The multiplier of J v⁺ of row r: that of the row, where it is free, and its part in the gain of energy."""
-        return (
-            select(self.mode[r] == FREE, self.multiplier[r], 0.0)
-            + self.gain_multiplier[0] * self.outcome.problem.impulse[r]
-        )
+        problem, z = self.outcome.problem, self.gain_multiplier[self.outcome.problem.tree[r]]
+        return select(self.mode[r] == FREE, self.multiplier[r], 0.0) + z * problem.impulse[r]
 
     def _hold_energy(self) -> None:
-        """Find z, in the lanes where the energy guard acts, and subtract its part from y."""
-        problem, guard = self.outcome.problem, self.outcome.guard
-        own, total = memory(problem.capacity), carry(2)
-        evaluate_speeds(problem, problem.impulse, own)
+        """Find z of the islands in which the energy guard acts, and subtract its part from y."""
+        problem, guard, own = self.outcome.problem, self.outcome.guard, memory(self.outcome.problem.capacity)
         for r in loop(problem.count):
-            own[r] = own[r] - problem.compliance[r] * problem.impulse[r] - kept_bias(problem.bias[r], guard.kept[0])
+            own[r] = guard.free_speed(r)
+        problem.delassus.apply(problem.impulse, own, problem.count)
         solve_lu_transposed(problem.delassus.B, problem.count, own)
-        total[0], total[1] = 0.0, 0.0
+
+        def along_bias(multiplier: ScalarArray) -> ScalarArray:
+            """Of every island, the component along the bias that κ scales."""
+            free = self.mode
+            return guard.islands.total(
+                lambda r: select(free[r] == FREE, push_out(problem.bias[r]) * multiplier[r], 0.0)
+            )
+
+        above, below = along_bias(self.multiplier), along_bias(own)
+        for i in loop(self.tree.nlink + 1):
+            acts = guard.holds_energy(i) & (below[i] != 0.0)
+            self.gain_multiplier[i] = select(acts, above[i] / select(acts, below[i], 1.0), 0.0)
         for r in loop(problem.count):
-            scaled = select(self.mode[r] == FREE, push_out(problem.bias[r]), 0.0)
-            total[0] = total[0] + scaled * self.multiplier[r]
-            total[1] = total[1] + scaled * own[r]
-        acts = (guard.guarded[0] > 0.0) & (total[1] != 0.0)
-        z = select(acts, total[0] / select(acts, total[1], 1.0), 0.0)
-        for r in loop(problem.count):
-            self.multiplier[r] = self.multiplier[r] - z * own[r]
-        self.gain_multiplier[0] = z
+            self.multiplier[r] = self.multiplier[r] - self.gain_multiplier[problem.tree[r]] * own[r]
 
     def _add_forces(self, impulse_bar: ScalarArray) -> None:
         """Add h times the cotangents of the impulses that follow from those of the forces λ / h."""
@@ -199,9 +200,11 @@ class ConstraintAdjoint:
         zero(tree.nq, q_rows)
         zero(tree.nv, v_rows)
         for _ in when(outcome.problem.count > 0):
-            pulled, z = memory(tree.nv), self.gain_multiplier[0]
-            for k in loop(tree.nv):
-                pulled[k] = virtual[k] + z * outcome.change[k]
+            pulled = memory(tree.nv)
+            for i in tree.links():
+                z, b = self.gain_multiplier[tree.root(i)], tree.v_start(i)
+                for k in loop(tree.dofs(i)):
+                    pulled[b + k] = virtual[b + k] + z * outcome.change[b + k]
             for source, target in zip((outcome.v_next, pulled, v), self.velocities, strict=False):
                 copy(tree.nv, source, target.at(tree.nv))
             first = 1 if self.apart else 1 - outcome.corrected[0]

@@ -6,14 +6,14 @@ The impulses λ of a substep change the kinetic energy of the free motion, in th
 
 Contacts that only stop what approaches, friction, and equations never add any. What may is the bias that asks a row to
 open: Newton's law of restitution, v⁺ = -e v⁻, together with friction in an eccentric impact; and the speed at which a
-penetration within the slop is left. Of both, the same part κ is kept, for which no energy is gained. The impulses may
-jump as κ changes, so that energy is gained on one side and lost on the other: then the side of the loss is taken, and
-the loss is part of the residual.
+penetration within the slop is left. Of both, every island of trees that act on each other keeps the same part κ, for
+which it gains no energy. The impulses may jump as κ changes, so that energy is gained on one side and lost on the
+other: then the side of the loss is taken, and the loss is part of the residual.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
 
 from ...ir import (
     Index,
@@ -57,59 +57,104 @@ def kept_bias(bias: Scalar, kept: Scalar) -> Scalar:
     return maximum(bias, 0.0) + kept * push_out(bias)
 
 
-class Gain(NamedTuple):
-    """The energy (J) that impulses add to the free motion, and the sum of their magnitudes times the problem's largest
-    speed, by which it is judged."""
+class Islands:
+    """The islands of a contact problem, in every lane: trees that act on each other by constraints. Arrays over trees
+    [nlink + 1], at the records of their roots; label: the same number for all trees of an island."""
 
-    energy: Scalar
-    scale: Scalar
+    def __init__(self, problem: ContactProblem, nlink: Index) -> None:
+        self.problem, self.size = problem, nlink + 1
+        self.label = memory(self.size)
+
+    def find(self) -> None:
+        """Let trees that act on each other have the smallest label of both, until nothing changes."""
+        problem, label, going = self.problem, self.label, memory(1)
+        going[0] = 1.0
+        for i in loop(self.size):
+            label[i] = to_float(i)
+        for _ in while_any(lambda: going[0] > 0.0, self.size):
+            going[0] = 0.0
+            for r in loop(problem.count):
+                for _ in when(problem.other_tree[r] > 0):  # not the world
+                    a, b = problem.tree[r], problem.other_tree[r]
+                    first, second, acts = label[a], label[b], problem.low[r] < problem.high[r]
+                    label[a] = select(acts, minimum(first, second), first)
+                    label[b] = select(acts, minimum(first, second), second)
+                    going[0] = select(acts & (first != second), 1.0, going[0])
+
+    def total(self, of_rows: Callable[[Index], Scalar]) -> ScalarArray:
+        """For every tree, the sum of these numbers over all rows of its island."""
+        own, result = memory(self.size), memory(self.size)
+        for i in loop(self.size):
+            own[i] = 0.0
+        for r in loop(self.problem.count):
+            own[self.problem.tree[r]] = own[self.problem.tree[r]] + of_rows(r)
+        for i in loop(self.size):
+            sum_of_island = carry(1)
+            sum_of_island[0] = 0.0
+            for j in loop(self.size):
+                same = self.label[j] == self.label[i]
+                sum_of_island[0] = sum_of_island[0] + select(same, own[j], 0.0)
+            result[i] = sum_of_island[0]
+        return result
 
 
 class Bracket:
-    """The search for κ in every lane: it is between low and high, with the gains (J) there. side: the end that moved
+    """The search for κ of every tree: it is between low and high, with the gains (J) there. side: the end that moved
     last, -1 or 1. solves: so far. last: 1 where only the lower end is left to be solved again."""
 
-    def __init__(self) -> None:
-        self.low, self.high, self.low_gain, self.high_gain = (memory(1) for _ in range(4))
-        self.side, self.solves, self.last = (memory(1) for _ in range(3))
-        self.low[0], self.high[0], self.low_gain[0], self.high_gain[0] = 0.0, 1.0, -1.0, 1.0
-        self.side[0], self.solves[0], self.last[0] = 0.0, 0.0, 0.0
+    def __init__(self, size: Index) -> None:
+        self.low, self.high, self.low_gain, self.high_gain = (memory(size) for _ in range(4))
+        self.side, self.solves, self.last = (memory(size) for _ in range(3))
+        for i in loop(size):
+            self.low[i], self.high[i], self.low_gain[i], self.high_gain[i] = 0.0, 1.0, -1.0, 1.0
+            self.side[i], self.solves[i], self.last[i] = 0.0, 0.0, 0.0
 
-    def narrow(self, where: Mask, kept: Scalar, gain: Scalar) -> None:
+    def narrow(self, i: Index, where: Mask, kept: Scalar, gain: Scalar) -> None:
         """Take in the gain at κ = kept. An end that stays twice counts half, so that it will move (Illinois)."""
-        side, known = select(gain <= 0.0, -1.0, 1.0), self.solves[0] > 1.5
+        side, known = select(gain <= 0.0, -1.0, 1.0), self.solves[i] > 1.5
         for sign, end, gains in ((-1.0, self.low, self.low_gain), (1.0, self.high, self.high_gain)):
-            moves, stays = where & (side == sign), where & known & (side != sign) & (self.side[0] == side)
-            end[0] = select(moves, kept, end[0])
-            gains[0] = select(moves, gain, select(stays, 0.5, 1.0) * gains[0])
-        self.side[0] = select(where, side, self.side[0])
-        self.solves[0] = self.solves[0] + select(where, 1.0, 0.0)
+            moves, stays = where & (side == sign), where & known & (side != sign) & (self.side[i] == side)
+            end[i] = select(moves, kept, end[i])
+            gains[i] = select(moves, gain, select(stays, 0.5, 1.0) * gains[i])
+        self.side[i] = select(where, side, self.side[i])
+        self.solves[i] = self.solves[i] + select(where, 1.0, 0.0)
 
-    def next(self, precision: float) -> Scalar:
+    def next(self, i: Index, precision: float) -> Scalar:
         """The part to try next: first none, then by false position. Sets `last` where the bracket is this narrow."""
-        low, high, below, above = self.low[0], self.high[0], self.low_gain[0], self.high_gain[0]
+        low, high, below, above = self.low[i], self.high[i], self.low_gain[i], self.high_gain[i]
         share = below / minimum(below - above, -1e-300)
-        inside = (share > 0.0) & (share < 1.0) & (self.solves[0] < FALSE_POSITIONS)
+        inside = (share > 0.0) & (share < 1.0) & (self.solves[i] < FALSE_POSITIONS)
         between = low + (high - low) * select(inside, share, 0.5)
-        self.last[0] = select(high - low <= precision, 1.0, 0.0)
-        return select(self.solves[0] < 1.5, 0.0, select(self.last[0] > 0.5, low, between))
+        self.last[i] = select(high - low <= precision, 1.0, 0.0)
+        return select(self.solves[i] < 1.5, 0.0, select(self.last[i] > 0.5, low, between))
+
+
+# The search for the κ of an island: there is none, it goes on, it has found κ, or a κ at which impulses jump.
+NO_SEARCH, SEARCHED, FOUND, JUMPED = 0.0, 1.0, 2.0, 3.0
 
 
 class EnergyGuard:
-    """Solves a contact problem without gain of energy. kept [1]: κ; 1 where nothing is gained. guarded [1]: 1 where
-    less is kept."""
+    """Solves a contact problem without gain of energy, in any island. Arrays over trees [nlink + 1], at the records of
+    their roots: kept: κ, 1 where nothing is gained; search: NO_SEARCH, SEARCHED, FOUND or JUMPED. guarded [1]: the
+    number of islands with less than all."""
 
-    def __init__(self, problem: ContactProblem, solver: Solver) -> None:
-        self.problem, self.solver = problem, solver
-        self.kept, self.guarded = memory(1), memory(1)
-        self.kept[0], self.guarded[0] = 1.0, 0.0
+    def __init__(self, problem: ContactProblem, solver: Solver, nlink: Index) -> None:
+        self.problem, self.solver, self.islands = problem, solver, Islands(problem, nlink)
+        self.kept, self.search, self.guarded = memory(nlink + 1), memory(nlink + 1), memory(1)
+        self.guarded[0] = 0.0
+        for i in loop(nlink + 1):
+            self.kept[i], self.search[i] = 1.0, NO_SEARCH
+
+    def holds_energy(self, tree: Index) -> Mask:
+        """Whether κ of this tree's island is such that the energy does not change."""
+        return self.search[tree] == FOUND
 
     def solve(self, where: Mask) -> Scalar:
         """Solve the problem, in the lanes `where` without gain; returns the residual."""
         problem, n = self.problem, self.problem.count
-        before, error, going = memory(problem.capacity), memory(1), memory(1)
-        error[0], going[0] = 0.0, 1.0
-        bracket = Bracket()
+        before, error, jump, going = memory(problem.capacity), memory(1), memory(1), memory(1)
+        error[0], jump[0], going[0] = 0.0, 0.0, 1.0
+        bracket = Bracket(self.islands.size)
         for i in while_any(lambda: going[0] > 0.0, MOST_SOLVES):
             for r in loop(n):
                 before[r] = problem.impulse[r]
@@ -118,61 +163,68 @@ class EnergyGuard:
             for r in loop(n):
                 problem.impulse[r] = select(again, problem.impulse[r], before[r])
             going[0] = 0.0
-            suspect = where & again & ((to_float(i) > 0.5) | self._may_gain())
+            first = to_float(i) < 0.5
+            suspect = where & again & (~first | self._may_gain())
             for _ in when(any_lane(suspect)):
-                change = self._judge(suspect, bracket, going)
-                error[0] = maximum(error[0], select(going[0] > 0.0, 0.0, change))
-        return error[0]
+                for _ in when(i == 0):
+                    self.islands.find()
+                jump[0] = maximum(jump[0], self._judge(suspect, first, bracket, going))
+        return maximum(error[0], jump[0])
 
-    def _free_speed(self, r: Index) -> Scalar:
+    def free_speed(self, r: Index) -> Scalar:
         """s* of row r."""
-        return self.problem.b[r] - kept_bias(self.problem.bias[r], self.kept[0])
+        return self.problem.b[r] - kept_bias(self.problem.bias[r], self.kept[self.problem.tree[r]])
 
     def _may_gain(self) -> Mask:
-        """Whether a bound of the gain exceeds the tolerance. Of a solution, s⁺ + R λ = -bias where a row presses, and
-        friction opposes its speed: so λ · (s* + s⁺) / 2 is at most λ · (s* - bias - R λ) / 2."""
-        problem, total = self.problem, carry(2)
-        total[0], total[1] = 0.0, 0.0
+        """Whether some constraint may add energy. Of a solution, s⁺ + R λ = -bias where a row presses, and friction
+        opposes its speed: so λ · (s* + s⁺) / 2 is at most λ · (s* - bias - R λ) / 2."""
+        problem, most = self.problem, carry(2)
+        least = GAIN * self.solver.tolerance / problem.unit[0]
+        most[0], most[1] = 0.0, 0.0
         for r in loop(problem.count):
             x, bias = problem.impulse[r], problem.bias[r]
-            total[0] = total[0] + 0.5 * x * (problem.b[r] - 2.0 * bias - problem.compliance[r] * x)
-            total[1] = total[1] + absolute(x)
-        return total[0] > GAIN * self.solver.tolerance / problem.unit[0] * total[1]
+            gain = 0.5 * x * (problem.b[r] - 2.0 * bias - problem.compliance[r] * x) - least * absolute(x)
+            begins = to_float(problem.normal[r] - r) == 0.0  # the first row of a constraint is the normal of the others
+            most[0] = select(begins, gain, most[0] + gain)
+            most[1] = maximum(most[1], most[0])
+        return most[1] > 0.0
 
-    def _gain(self) -> Gain:
-        problem, total = self.problem, carry(2)
-        speed = memory(problem.capacity)
+    def _judge(self, suspect: Mask, first: Mask, bracket: Bracket, going: ScalarArray) -> Scalar:
+        """Judge the impulses for the parts κ, first for κ = 1; where an island gains energy, go on with its next part.
+        Returns the largest change of energy where impulses jump, relative to that of impulses at the largest speed."""
+        problem, islands, tolerance = self.problem, self.islands, self.solver.tolerance
+        speed, part, jump = memory(problem.capacity), memory(islands.size), memory(1)
         for r in loop(problem.count):
             speed[r] = 0.0
         problem.delassus.apply(problem.impulse, speed, problem.count)
-        total[0], total[1] = 0.0, 0.0
-        for r in loop(problem.count):
-            x = problem.impulse[r]
-            total[0] = total[0] + x * (self._free_speed(r) + 0.5 * speed[r])
-            total[1] = total[1] + absolute(x)
-        return Gain(total[0], total[1] / problem.unit[0])
-
-    def _judge(self, suspect: Mask, bracket: Bracket, going: ScalarArray) -> Scalar:
-        """Judge the impulses for the part κ; where they gain energy, go on with the next part. Returns the change of
-        energy where the impulses jump, relative to that of impulses at the largest speed."""
-        problem, tolerance, (energy, scale) = self.problem, self.solver.tolerance, self._gain()
-        first, kept = bracket.solves[0] < 0.5, self.kept[0]
-        starts = first & (energy > GAIN * tolerance * scale)
-        searches = suspect & (starts | ~first)
-        ends = ~first & ((absolute(energy) <= NO_CHANGE * tolerance * scale) | (bracket.last[0] > 0.5))
-        self.guarded[0] = select(searches, 1.0, self.guarded[0])
-        goes = searches & ~ends
-        bracket.narrow(goes, kept, energy)
-        self.keep(select(goes, bracket.next(PRECISION * tolerance), kept))
+        energies = islands.total(lambda r: problem.impulse[r] * (self.free_speed(r) + 0.5 * speed[r]))
+        scales = islands.total(lambda r: absolute(problem.impulse[r]) / problem.unit[0])
+        self.guarded[0], jump[0] = 0.0, 0.0
+        for i in loop(islands.size):
+            energy, scale, kept = energies[i], tolerance * scales[i], self.kept[i]
+            searched = suspect & ((first & (energy > GAIN * scale)) | (~first & (self.search[i] == SEARCHED)))
+            ends = searched & ~first & ((absolute(energy) <= NO_CHANGE * scale) | (bracket.last[i] > 0.5))
+            # Impulses that have not converged may gain energy even if nothing is kept: that is not to be helped.
+            fails = searched & ~first & (kept == 0.0) & (energy > GAIN * scale)
+            goes, jumps = searched & ~ends & ~fails, ends & (absolute(energy) > JUMP * scale)
+            jump[0] = maximum(jump[0], select(jumps, absolute(energy) / maximum(scales[i], 1e-300), 0.0))
+            ended = select(jumps, JUMPED, select(ends, FOUND, select(fails, NO_SEARCH, self.search[i])))
+            self.search[i] = select(goes, SEARCHED, ended)
+            bracket.narrow(i, goes, kept, energy)
+            part[i] = select(fails, 1.0, select(goes, bracket.next(i, PRECISION * tolerance), kept))
+            going[0] = select(goes | fails, 1.0, going[0])
+            counts = (self.search[i] > NO_SEARCH) & (islands.label[i] == to_float(i))
+            self.guarded[0] = self.guarded[0] + select(counts, 1.0, 0.0)
+        self._keep(part)
         for r in loop(problem.count):  # impulses close to the solution would be accepted as the solution
-            problem.impulse[r] = select(goes, 0.0, problem.impulse[r])
-        going[0] = select(goes, 1.0, 0.0)
-        jumps = searches & (absolute(energy) > JUMP * tolerance * scale)
-        return select(jumps, absolute(energy) / maximum(scale, 1e-300), 0.0)
+            problem.impulse[r] = select(going[0] > 0.0, 0.0, problem.impulse[r])
+        return jump[0]
 
-    def keep(self, part: Scalar) -> None:
-        """Let the rows' bias be what is kept of it."""
-        problem, change = self.problem, part - self.kept[0]
+    def _keep(self, part: ScalarArray) -> None:
+        """Let the rows' bias be what is kept of it; part: over trees."""
+        problem = self.problem
         for r in loop(problem.count):
-            problem.b[r] = problem.b[r] + change * push_out(problem.bias[r])
-        self.kept[0] = part
+            change = (part[problem.tree[r]] - self.kept[problem.tree[r]]) * push_out(problem.bias[r])
+            problem.b[r] = problem.b[r] + change
+        for i in loop(self.islands.size):
+            self.kept[i] = part[i]

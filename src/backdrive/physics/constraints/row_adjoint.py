@@ -48,6 +48,15 @@ class RowMultipliers(NamedTuple):
     bound: Scalar
 
 
+class LimitMultipliers(NamedTuple):
+    """Of a joint limit: the kind of its joint, its row's multipliers, and the part that the energy guard kept of its
+    bias."""
+
+    kind: Index
+    numbers: RowMultipliers
+    kept: Scalar
+
+
 class ContactMultipliers(NamedTuple):
     """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part that the
     energy guard kept of its bias; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of
@@ -88,7 +97,6 @@ class RowAdjoint:
         self.constants_bar = all_elements(links.constants_bar)
         self.scale = select(self.correcting, 1.0, 1.0 / self.times.unit)
         self.rate = adjoint.contact_model.solver.erp / self.times.left
-        self.kept = self.outcome.guard.kept[0]
 
     def add_all(self) -> None:
         if self.outcome.limits is not None:  # there are single rows
@@ -110,6 +118,10 @@ class RowAdjoint:
             select(correcting, correction, adjoint.pull(r)),
             select(correcting, 0.0, mode * y),
         )
+
+    def _kept(self, r: Index) -> Scalar:
+        """The part that the energy guard kept of the bias of row r."""
+        return self.outcome.guard.kept[self.outcome.problem.tree[r]]
 
     def _power(self, numbers: RowMultipliers, row: Row, a: Pose, b: Pose) -> tuple[Scalar, list[Scalar]]:
         """λ · J n - y · J v⁺ of a row; and its speeds J v⁺, J n (and J v)."""
@@ -181,19 +193,22 @@ class RowAdjoint:
         assert q is not None
         for k in loop(limits.count[0]):
             i, numbers = limits.numbers[k], self._multipliers(limits.first_row + k)
+            kept = self._kept(limits.first_row + k)
             link, at, kind, support = constraints.joint("limit", i)
 
-            def power(kind: Index, numbers: RowMultipliers, a: Pose, b: Pose, link: Vec, record: Vec, q: Vec) -> Scalar:
+            def power(limit: LimitMultipliers, a: Pose, b: Pose, link: Vec, record: Vec, q: Vec) -> Scalar:
+                kind, numbers, kept = limit
                 sign, gap = nearest_limit(record, q[0])
                 total, _ = self._power(numbers, signed(joint_row(kind, link, a), sign), a, b)
-                bias = kept_bias(gap_bias(gap, LIMIT_SLOP, left), self.kept)
+                bias = kept_bias(gap_bias(gap, LIMIT_SLOP, left), kept)
                 rate = select(self.correcting, self.rate * gap, bias)
                 return total - select(numbers.free == 0.0, 0.0, numbers.free * rate)
 
             own = ((link - 1) * layout.LINK, constraints.joint_link(link))
             limit = (constraints.head("limit_constants") + i * layout.LIMIT, constraints.limit_record(i))
             own_q = (None, (q[at],))
-            *_, q_bar = self._differentiate(partial(power, kind, numbers), support, own, limit, own_q)
+            of_row = partial(power, LimitMultipliers(kind, numbers, kept))
+            *_, q_bar = self._differentiate(of_row, support, own, limit, own_q)
             accumulate(self.links.q_bar.at(at), q_bar)
 
     def contacts(self) -> None:
@@ -206,7 +221,7 @@ class RowAdjoint:
                 [self._multipliers(first + k) for k in range(constraints.block)],
                 on,
                 self.outcome.problem.bounces[first] > 0.5 if constraints.bounces else False,
-                self.kept,
+                self._kept(first),
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
                 self._force_bar(slot),

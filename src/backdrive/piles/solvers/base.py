@@ -48,7 +48,7 @@ class PileProblem:
 @dataclass(frozen=True)
 class GuardRecord:
     """Where the energy guard acted. kept [register, lane]: κ of every cell's island. number [register, lane]: that of
-    the island, if its part is reduced, from 0 on; else -1. count: how many these islands are."""
+    the island, if κ is such that its energy does not change, from 0 on; else -1. count: islands with κ < 1."""
 
     kept: Array
     number: Array
