@@ -61,11 +61,15 @@ def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = Fals
 
 def integer(value: Any, what: str, least: int = 1) -> int:
     """An int of anything that is a whole number (``operator.index``), but no bool; at least ``least``."""
-    boolean = isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool")
-    try:
-        result = least - 1 if boolean else operator.index(value)
-    except TypeError:
+    if isinstance(value, int):  # also while torch.compile traces, where sizes are symbols
+        result = least - 1 if isinstance(value, bool) else value
+    elif str(getattr(value, "dtype", "")).endswith("bool"):
         result = least - 1
+    else:
+        try:
+            result = operator.index(value)
+        except TypeError:
+            result = least - 1
     if result < least:
         raise ValueError(f"{what} must be an integer >= {least}, got {value!r}")
     return result

@@ -51,16 +51,10 @@ class ContactProblem:
     """The contact problem of a substep (see above), in every lane. Its n rows are padded to whole tiles.
 
     Arrays [n], named as in `RowData`: b, bias, compliance, low, high, mu, violation, bounces (1 or 0), slot, and normal
-<<<<<<< HEAD
     (the row whose impulse widens the bounds). impulse: λ, zero until the solver replaces it by the solution. unit [1]:
     1 / (1 + the largest |b|). factored: the active set whose factors are in `delassus.B`. work: how many
-    factorisations the step allows.
-=======
-    (the row whose impulse widens the bounds). impulse: λ, first the solver's start and then its solution. speed_next:
-    speeds J v⁺ with b's bias, or None; v_next_known [1]: 1 in lanes where v⁺ is known. unit [1]: 1 / (1 + the largest
-    |b|). factored: the active set whose factors are in `delassus.B`. tree, other_tree: the roots of the two links of a
-    row (records in arrays over links; 0: the world).
->>>>>>> energy
+    factorisations the step allows. tree, other_tree: the roots of the two links of a row (records in
+    arrays over links; 0: the world).
     """
 
     def __init__(
@@ -72,15 +66,8 @@ class ContactProblem:
         most = self.capacity
         self.b, self.bias, self.compliance, self.low, self.high, self.mu = (memory(most) for _ in range(6))
         self.violation, self.impulse, self.bounces, self.factored = (memory(most) for _ in range(4))
-<<<<<<< HEAD
         self.unit, self.work = memory(1), Factorisations(budget)
-        self.normal, self.slot = counters(most), counters(most)
-=======
-        self.speed_next: ScalarArray | None = memory(most) if known else None
-        self.v_next_known: ScalarArray | None = memory(1) if known else None
-        self.unit = memory(1)
         self.normal, self.slot, self.tree, self.other_tree = (counters(most) for _ in range(4))
->>>>>>> energy
 
     @property
     def capacity(self) -> Index:
@@ -129,13 +116,7 @@ class ContactProblem:
         for r in loop(whole, start=count):
             self.b[r], self.compliance[r], self.low[r], self.high[r], self.mu[r] = 0.0, 1.0, 0.0, 0.0, 0.0
             self.bias[r], self.violation[r], self.impulse[r] = 0.0, 0.0, 0.0
-<<<<<<< HEAD
-            self.normal[r], self.slot[r] = r, 0
-=======
-            if self.speed_next is not None:
-                self.speed_next[r] = 0.0
             self.normal[r], self.slot[r], self.tree[r], self.other_tree[r] = r, 0, 0, 0
->>>>>>> energy
         self.delassus.pad(whole)
         fastest, rows = carry(1), carry(1)
         fastest[0], rows[0] = 1.0, 0.0
