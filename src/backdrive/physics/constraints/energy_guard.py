@@ -53,8 +53,8 @@ def push_out(bias: Scalar) -> Scalar:
 
 
 def kept_bias(bias: Scalar, kept: Scalar) -> Scalar:
-    """The bias of a row of which the guard keeps a part."""
-    return maximum(bias, 0.0) + kept * push_out(bias)
+    """The bias of a row of which the guard keeps a part; where it keeps all, this is smooth at a bias of zero."""
+    return bias - (1.0 - kept) * push_out(bias)
 
 
 class Islands:
