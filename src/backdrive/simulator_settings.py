@@ -43,7 +43,8 @@ class SimulatorSettings:
         _require_choice("impacts", self.impacts)
         if self.impacts is True and self.dtype != torch.float64:
             raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {self.dtype}")
-        if checks.integer(pyramid, "pyramid") % 2 or pyramid < 4:
+        sides = checks.integer(pyramid, "pyramid")
+        if sides % 2 or sides < 4:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
         number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
         if not number or not threshold >= 0:  # nor NaN

@@ -127,7 +127,7 @@ def random_problem(random, contacts, bodies, directions=2, nv=6):
     pushes = random.normal(size=(contacts, 1 + directions, 2 * nv))
     b, mu = random.normal(size=(contacts, 1 + directions)), random.uniform(0.0, 0.8, contacts)
     mu[::5] = 0.0
-    return SparseDelassus(pushes, ends, b, np.full(b.shape, 1e-6), mu)
+    return SparseDelassus(pushes, ends, b, np.full(contacts, 1e-6), mu)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -14,12 +14,12 @@ from torch import Tensor
 import backdrive as bd
 
 
-def boxes(count: int = 3) -> bd.Model:
-    """Boxes that fall on a floor, one on the other."""
+def boxes(count: int = 3, apart: float = 0.05) -> bd.Model:
+    """Boxes that fall on a floor, one on the other; apart: gaps between them, m."""
     scene = bd.Scene(dim=2)
     scene.add_static(bd.HalfSpace((0.0, 1.0), 0.0))
     for k in range(count):
-        scene.add_body(f"box {k}", bd.Box(0.3, 0.2), mass=1.0, position=(0.01 * k, 0.3 + 0.25 * k))
+        scene.add_body(f"box {k}", bd.Box(0.3, 0.2), mass=1.0, position=(0.01 * k, 0.1 + apart + (0.2 + apart) * k))
     return scene.build()
 
 
@@ -53,7 +53,7 @@ def long_backward() -> Callable[[], object]:
 
 
 def big_batch() -> Callable[[], object]:
-    model = boxes()
+    model = boxes(8, apart=0.0)
     sim, start = bd.Simulator(model, dt=0.01, threads=1), model.initial_state()
     sim.step(start)
     many = repeated(start, 1_000_000)

@@ -70,7 +70,7 @@ class Adjoint:
         if contacts.count:
             direct_bar = None
             if bars.forces is not None:
-                direct_bar, impulses_bar = self._forces_vjp(memory, constants, step, bars, free_bar)
+                direct_bar, impulses_bar = self._forces_vjp(constants, step, bars.forces, impulses_bar)
             blocks = memory.array("blocks backwards", *step.problem.blocks.shape)
             blocks[...] = step.problem.blocks[::-1]
             cotangents = SolutionCotangents(y_bar, shift, self._impulses_bar(memory, step, impulses_bar))
@@ -128,23 +128,16 @@ class Adjoint:
     # ------------------------------------------------------------------------------------------ contacts
 
     def _forces_vjp(
-        self, memory: Memory, constants: PileConstants, step: PileStep, bars: PileOutputCotangents, free_bar: Array
+        self, constants: PileConstants, step: PileStep, forces_bar: Array, impulses_bar: Array | None
     ) -> tuple[Array, Array]:
-        """Cotangents of the contact points of all contacts, and of the table of impulses (added to those given); those
-        of bodies are added to free_bar."""
-        engine, n, dtype, contacts = self.engine, step.contacts.count, self.engine.dtype, step.contacts
-        point_bar, own_bar = np.empty((n, CONTACT_POINT), dtype), np.empty((n, engine.form.rows), dtype)
-        motion = engine.body.motion
-        both = self._rows(memory, "body of contacts", 2 * n, motion)
-        totals = self._rows(memory, "bodies_bar of forces", engine.tables.nbody + 1, motion, zero=True)
+        """Cotangents of the contact points of all contacts, and of the table of impulses (added to those given)."""
+        n, dtype, contacts = step.contacts.count, self.engine.dtype, step.contacts
+        point_bar, own_bar = np.empty((n, CONTACT_POINT), dtype), np.empty((n, self.engine.form.rows), dtype)
         self._forces(
-            n, **contacts.force_inputs(constants.materials, step.placed.free, step.points, step.impulses.table),
-            out_bar=np.ascontiguousarray(bars.forces), point_bar=point_bar, body_a_bar=both[:n], body_b_bar=both[n:],
-            impulses_bar=own_bar, h=engine.h,
+            n, **contacts.force_inputs(constants.materials, step.points, step.impulses.table),
+            out_bar=np.ascontiguousarray(forces_bar), point_bar=point_bar, impulses_bar=own_bar, h=self.engine.h,
         )  # fmt: skip
-        self._add_up(both, list(contacts.ends_of_contacts("body").values()), totals)
-        free_bar[:, :motion] += totals[:, :motion]
-        total = np.zeros_like(step.impulses.table) if bars.impulses is None else bars.impulses.copy()
+        total = np.zeros_like(step.impulses.table) if impulses_bar is None else impulses_bar.copy()
         total[contacts.cell] += own_bar
         return point_bar, total
 

@@ -79,18 +79,13 @@ class Arrangement:
             "material_a": (materials, at["shape_a_at"]), "material_b": (materials, at["shape_b_at"]),
         }  # fmt: skip
 
-    def force_inputs(self, materials: Array, free: Array, points: Array, impulses: Array) -> dict[str, Any]:
+    def force_inputs(self, materials: Array, points: Array, impulses: Array) -> dict[str, Any]:
         """The inputs of the force of every contact (`kernels.FORCED`)."""
-        shapes, bodies = self.ends_of_contacts("shape"), self.ends_of_contacts("body")
+        shapes = {end: self.at[f"shape_{end}_at"][self.cell] for end in "ab"}
         return {
             "point": (points, self.slot), "impulses": (impulses, self.cell),
-            "body_a": (free, bodies["a"]), "body_b": (free, bodies["b"]),
             "material_a": (materials, shapes["a"]), "material_b": (materials, shapes["b"]),
         }  # fmt: skip
-
-    def ends_of_contacts(self, what: str) -> dict[str, Array]:
-        """The two shapes ("shape") or bodies ("body") of every contact."""
-        return {end: self.at[f"{what}_{end}_at"][self.cell] for end in "ab"}
 
     def fingerprint(self, active_sets: Array) -> float:
         """A number that changes if a contact comes or goes, presses or not, sticks or slides, or has penetrated.

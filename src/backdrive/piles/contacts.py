@@ -13,18 +13,7 @@ from dataclasses import dataclass
 from ..ir import Mask, Scalar, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.constraints.rows import (
-    NO_SLIP,
-    ContactRows,
-    Material,
-    Row,
-    Slip,
-    contact_rows,
-    contact_slip,
-    friction_share,
-    material,
-    row_speed,
-)
+from ..physics.constraints.rows import Material, Row, contact_rows, friction_share, material, row_speed
 from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
@@ -75,8 +64,8 @@ class ContactForm:
     def block(self) -> RecordLayout:
         """The block of a contact, see `ContactBlock`."""
         return RecordLayout(
-            pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows,
-            softness=self.rows, mu=1, rate=1, bias=1,
+            pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows, softness=1,
+            mu=1, rate=1, bias=1,
         )  # fmt: skip
 
 
@@ -94,14 +83,14 @@ class ContactBlock:
     coupling: dict[tuple[int, int], Scalar]
     b: Vec
     inverse: Vec
-    softness: Vec
+    softness: Scalar
     mu: Scalar
     rate: Scalar
     bias: Scalar
 
     @classmethod
     def of(cls, form: ContactForm, numbers: Vec) -> ContactBlock:
-        pushes, coupling, b, inverse, softness, (mu,), (rate,), (bias,) = form.block.split(numbers)
+        pushes, coupling, b, inverse, (softness,), (mu,), (rate,), (bias,) = form.block.split(numbers)
         rows = split(pushes, *[form.push] * form.rows)
         return cls(rows, dict(zip(form.couplings, coupling, strict=True)), b, inverse, softness, mu, rate, bias)
 
@@ -120,7 +109,7 @@ def contact_block(
         numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b = form.inputs.split(x)
         motions = Pose.of(motion_a), Pose.of(motion_b)
         point, surface = ContactPoint.of(numbers_of_point), mixed_material(surface_a, surface_b, form.combine)
-        rows, yielding = rows_of(form, point, shapes, motions)
+        rows = contact_rows(point, acting_surface(*shapes), form.body.dim, form.directions)
 
         def speed(row: Row, k: int) -> Scalar:
             a, b = (row_speed(row, m, k) for m in motions)
@@ -136,18 +125,18 @@ def contact_block(
         bias = contact_bias(point.gap, slop, surface.restitution, before, hits, left)
         inverse_mass = shapes[0].inverse_mass + shapes[1].inverse_mass
         extra = row_compliance(contact_model.regularisation, inverse_mass, surface.softness, contact_model.solver.cfm)
-        softness = [select(on, extra + inverse_mass * x, 1.0) for x in yielding]
+        softness = select(on, extra, 1.0)
         pushes: list[Vec] = [
             (*push(form.body, row, motions[0], Ka), *(-y for y in push(form.body, row, motions[1], Kb))) for row in rows
         ]
         pushes = [tuple(select(on, y, 0.0) for y in row) for row in pushes]
         b = [select(on, y, 0.0) for y in (speeds[0] + bias, *speeds[1:])]
-        inverse = [1.0 / sp.dot(row, row, soft) for row, soft in zip(pushes, softness, strict=True)]
+        inverse = [1.0 / sp.dot(row, row, softness) for row in pushes]
         mu = select(on, friction_share(form.body.dim, form.directions) * surface.friction, 0.0)
         rate = select(on, contact_model.solver.erp / left * violation(point.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
         bias = select(on, bias, 0.0)
-        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, *softness, mu, rate, bias]
+        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, softness, mu, rate, bias]
 
     return numbers
 
@@ -155,24 +144,15 @@ def contact_block(
 def contact_force(
     form: ContactForm, shapes: tuple[PileMaterial, PileMaterial], h: Scalar
 ) -> Callable[..., list[Scalar]]:
-    """FORCE numbers as a function of a contact point, the motions of its bodies, and its impulses: the mean force over
-    the step (N, on the first shape) and the point it acts at (m)."""
+    """FORCE numbers as a function of a contact point and its impulses: the mean force over the step (N, on the first
+    shape) and the point it acts at (m)."""
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        point, motion_a, motion_b, impulses = split(x, CONTACT_POINT, form.body.motion, form.body.motion, form.rows)
-        rows = rows_of(form, ContactPoint.of(point), shapes, (Pose.of(motion_a), Pose.of(motion_b))).rows
+        point, impulses = split(x, CONTACT_POINT, form.rows)
+        rows = contact_rows(ContactPoint.of(point), acting_surface(*shapes), form.body.dim, form.directions)
         return [*resultant(rows, (impulse / h for impulse in impulses)), *rows[0].point]
 
     return numbers
-
-
-def rows_of(
-    form: ContactForm, point: ContactPoint, shapes: tuple[PileMaterial, PileMaterial], motions: tuple[Pose, Pose]
-) -> ContactRows:
-    """The rows of a contact; motions: of its two bodies."""
-    surface = acting_surface(*shapes)
-    slip = NO_SLIP if form.body.dim == 2 else Slip.of(contact_slip(point, surface, *motions))
-    return contact_rows(point, surface, slip, form.body.dim, form.directions)
 
 
 def mixed_material(surface_a: Vec, surface_b: Vec, combine: str) -> Material:

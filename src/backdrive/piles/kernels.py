@@ -298,13 +298,12 @@ def contacts_adjoint(form: ContactForm) -> Kernel:
 
 # ------------------------------------------------------------------------------------------ forces
 
-FORCED = ("point", "body_a", "body_b", "material_a", "material_b", "impulses")  # inputs of a contact's force
+FORCED = ("point", "material_a", "material_b", "impulses")  # inputs of a contact's force
 
 
 def _force(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Scalar]], list[Any]]:
     function = contact_force(form, _materials(a), a["h"])
-    bodies = [x for end in "ab" for x in a[f"body_{end}"].get(0, form.body.motion)]
-    return function, [*a["point"].get(0, CONTACT_POINT), *bodies, *a["impulses"].get(0, form.rows)]
+    return function, [*a["point"].get(0, CONTACT_POINT), *a["impulses"].get(0, form.rows)]
 
 
 @functools.cache
@@ -321,16 +320,16 @@ def forces(form: ContactForm) -> Kernel:
 
 @functools.cache
 def forces_adjoint(form: ContactForm) -> Kernel:
-    """Per contact: cotangents of its point, bodies and impulses, from those of its force."""
-    widths = {"point": CONTACT_POINT, "body_a": form.body.motion, "body_b": form.body.motion, "impulses": form.rows}
+    """Per contact: point_bar, impulses_bar, from the cotangents of its force."""
 
     def body(**a: Any) -> None:
         function, inputs = _force(form, a)
         _, gradient = vjp(function, inputs, a["out_bar"].get(0, FORCE))
-        for name, part in zip(widths, split(gradient, *widths.values()), strict=True):
-            a[f"{name}_bar"].put(0, part)
+        point_bar, impulses_bar = split(gradient, CONTACT_POINT, form.rows)
+        a["point_bar"].put(0, point_bar)
+        a["impulses_bar"].put(0, impulses_bar)
 
-    outputs = [Rows(f"{name}_bar", writable=True) for name in widths]
+    outputs = [Rows("point_bar", writable=True), Rows("impulses_bar", writable=True)]
     arguments = [*map(Picked, FORCED), Rows("out_bar"), *outputs, Number("h")]
     return make_kernel("forces_adjoint", form, arguments, body, unroll=True)
 

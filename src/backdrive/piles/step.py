@@ -262,7 +262,7 @@ class Engine:
         """FORCE numbers of every contact, in the order of their keys."""
         out = np.empty((step.contacts.count, FORCE), self.dtype)
         if step.contacts.count:
-            inputs = step.contacts.force_inputs(constants.materials, step.placed.free, step.points, step.impulses.table)
+            inputs = step.contacts.force_inputs(constants.materials, step.points, step.impulses.table)
             self._forces(step.contacts.count, **inputs, out=out, h=self.h)
         return out
 

@@ -107,5 +107,3 @@ def test_a_point_that_is_gone_does_not_count(seed):
     assume(gone.any())
     assert not active(contacts)[gone].any()
     assert active(contacts)[~gone].any()
-
-

@@ -339,9 +339,8 @@ class FunctionEmitter:
         types = self.types
         for lane in range(types.lanes):
             address = self._address(f"%{storage.name}.{lane}", storage, symbol, offset)
-            x = value
-            if types.lanes > 1:
-                x = self._define(f"extractelement {types.of['f']} {value}, i32 {lane}")
+            one_lane = types.lanes == 1
+            x = value if one_lane else self._define(f"extractelement {types.of['f']} {value}, i32 {lane}")
             self._line(f"store {types.element} {x}, ptr {address}, align {types.alignment['rows']}")
 
     def _emit_call(self, result: str, args: tuple, type: None) -> None:

@@ -25,16 +25,6 @@ from ..tree.tree import LinkConstants
 
 MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as this one
 
-# m/s; the slip of a contact, if it is much faster than this, sets the directions of friction (`slip_direction`). Slips
-# of contacts at rest are rounding errors, and must be much slower.
-SMALL_SLIP = 1e-4
-
-UNEVEN = (0.83, -1.27, 1.09)  # in no special direction; for contacts that do not slip
-
-STICKING = 1e-8  # contacts whose slip is slower than the root of this part of c (`contact_slip`) count as sticking
-
-FREE, BEFORE = 0, 1  # which twist of a pose in a substep: that of v*, and that of v, the velocity before the substep
-
 
 class Row(NamedTuple):
     """A wrench on link a (and its opposite on link b): a couple, and a force at a point; world axes."""
@@ -42,22 +32,6 @@ class Row(NamedTuple):
     point: Vec
     couple: Vec
     force: Vec
-
-
-class Slip(NamedTuple):
-    """How a contact in 3D slips: the tangential velocity of its first link against the second in the free motion v*
-    (m/s), and how much friction across the slip yields, as a part of the inverse mass (`contact_slip`)."""
-
-    velocity: Vec
-    yielding: Scalar
-
-    @classmethod
-    def of(cls, numbers: Vec) -> Slip:
-        return cls(tuple(numbers[:3]), numbers[3])
-
-
-SLIP = 4  # numbers of a `Slip`
-NO_SLIP = Slip(ZERO3, 0.0)
 
 
 class Material(NamedTuple):
@@ -73,85 +47,23 @@ def row_speed(row: Row, pose: Pose, k: int = 0) -> Scalar:
     return sp.dot(row.couple, pose.twist(k).angular, sp.dot(row.force, pose.velocity(row.point, k)))
 
 
-def contact_position(point: ContactPoint, surface: Scalar) -> Vec:
-    """Where the forces of a contact act; surface: that of its pair (`Constraints.pair_surface`)."""
-    return sp.add(point.position, sp.scale(surface * point.gap, point.normal))
-
-
-def contact_normal(point: ContactPoint, surface: Scalar) -> Row:
-    """The row of a contact's normal."""
-    return Row(contact_position(point, surface), ZERO3, point.normal)
-
-
-def contact_slip(point: ContactPoint, surface: Scalar, a: Pose, b: Pose) -> Vec:
-    """The numbers of a contact's `Slip`; the poses of its two links have the twists of v* and of v, the velocity before
-    the step (in an impact, both are that before the impact).
-
-    Let c be the speed (m/s) that a step can change: at which v* closes the gap, and by which v* differs from v at the
-    point of contact. Coulomb friction of a contact that slips faster than that opposes its slip alone. So, across the
-    slip, its directions yield the more the faster the slip s of v is: by s² / c², relative to the inverse mass.
-    """
-    n, position = point.normal, contact_position(point, surface)
-    ends = [[end.velocity(position, k) for k in (FREE, BEFORE)] for end in (a, b)]
-    free, before = (sp.sub(x, y) for x, y in zip(*ends, strict=True))
-    closing = sp.dot(n, free)
-    reach = SMALL_SLIP * SMALL_SLIP + closing * closing
-    for end in ends:
-        change = sp.sub(*end)
-        reach = sp.dot(change, change, reach)
-    slip = tangential(n, before)
-    return (*tangential(n, free), maximum(sp.dot(slip, slip) / reach - STICKING, 0.0))
-
-
-class ContactRows(NamedTuple):
-    """The rows of a contact, the normal first; and how much each yields, as a part of the inverse mass."""
-
-    rows: list[Row]
-    yielding: list[Scalar]
-
-
-def contact_rows(point: ContactPoint, surface: Scalar, slip: Slip, dim: int, directions: int) -> ContactRows:
-    """The normal, and the directions of friction, evenly spread in the tangent plane.
-
-    surface: that of the pair. slip: not read in 2D, where the tangent plane is a line.
-    """
-    normal = contact_normal(point, surface)
-    n = normal.force
+def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:
+    """The normal, and the directions of friction, evenly spread in the tangent plane; surface: that of the pair."""
+    n = point.normal
+    position = sp.add(point.position, sp.scale(surface * point.gap, n))
     if dim == 2:
-        return ContactRows([normal, normal._replace(force=(-n[1], n[0], 0.0))], [0.0, 0.0])
-    along = slip_direction(n, slip.velocity)
-    across = sp.cross(n, along)
-    angles = [math.pi * k / directions for k in range(directions)]
-    turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
-    tangents = [sp.add(sp.scale(c, across), sp.scale(s, along)) for c, s in turns]
-    return ContactRows(
-        [normal, *(normal._replace(force=d) for d in tangents)], [0.0, slip.yielding, *[0.0] * (directions - 1)]
-    )
-
-
-def slip_direction(n: Vec, slip: Vec) -> Vec:
-    """The unit vector along the slip (m/s, tangential), from which the directions of friction are counted.
-
-    The first of them is across the slip, where a side of the pyramid touches the cone. So a contact that slides is held
-    back by μ λn, whatever the axes of the world and however many directions there are.
-
-    Where nothing slips, a contact sticks, and the directions do not matter; but they must be smooth. So a velocity of
-    up to SMALL_SLIP is added, which fades away as (SMALL_SLIP / slip)⁴. Its direction is a smooth function of n alone,
-    and lies along an axis if n does. It is zero at one normal and its opposite, in general position, as no field of
-    tangents is without zeros on a sphere; where the sum is zero, another direction is taken.
-    """
-    fading = SMALL_SLIP * SMALL_SLIP / sp.dot(slip, slip, SMALL_SLIP * SMALL_SLIP)
-    x, y, z = UNEVEN
-    still = sp.scale(SMALL_SLIP * fading * fading, (x * n[2], y * n[0], z * n[1]))
-    direction = tangential(n, sp.add(slip, still))
-    vanishes = sp.dot(direction, direction) < (1e-6 * SMALL_SLIP) ** 2
-    direction = [select(vanishes, other, d) for other, d in zip(tangential(n, UNEVEN), direction, strict=True)]
-    return sp.scale(1.0 / sqrt(sp.dot(direction, direction)), direction)
-
-
-def tangential(n: Vec, x: Vec) -> Vec:
-    """The part of x that is perpendicular to the unit vector n."""
-    return sp.sub(x, sp.scale(sp.dot(n, x), n))
+        tangents: list[Vec] = [(-n[1], n[0], 0.0)]
+    else:
+        # An orthonormal frame that is smooth but at n = -z (Duff et al., Building an Orthonormal Basis, Revisited).
+        sign = select(n[2] < 0.0, -1.0, 1.0)
+        a = -1.0 / (sign + n[2])
+        b = n[0] * n[1] * a
+        x = (1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0])
+        y = (b, sign + n[1] * n[1] * a, -n[1])
+        angles = [math.pi * k / directions for k in range(directions)]
+        turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
+        tangents = [sp.add(sp.scale(c, x), sp.scale(s, y)) for c, s in turns]
+    return [Row(position, ZERO3, d) for d in (n, *tangents)]
 
 
 def friction_share(dim: int, directions: int) -> float:
