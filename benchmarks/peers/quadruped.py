@@ -170,8 +170,10 @@ def step(ops: Any, robot: Any, h: float, sweeps: int, q: Any, v: Any, impulses: 
         robot["legs"], ops.split(q[7:, :]), ops.split(v[6:, :]),
     )  # fmt: skip
     # The joints of each leg are eliminated; what is left is a system of the trunk's six.
+    # The servos' damping is implicit (no torque is at its limit in this motion): M + h kv.
+    implicit = h * robot["kv"] * ops.eye(3)
     own = ops.legs(
-        lambda one, t: ops.solve(one.mass, ops.block([[ops.T(one.coupled), one.reach, t - one.bias]])),
+        lambda one, t: ops.solve(one.mass + implicit, ops.block([[ops.T(one.coupled), one.reach, t - one.bias]])),
         legs, ops.split(tau),
     )  # fmt: skip
     schur = inertia + ops.total(ops.legs(lambda one, x: one.inertia - one.coupled @ ops.columns(x, 0, 6), legs, own))

@@ -2,8 +2,9 @@
 
 A pair of shape kinds (`layout.ShapeKind`, the smaller code first) is a `ShapePair`. The narrow phase of a pair has two
 stages. `search` finds the closest features (vertices, edges, faces) with loops over the hulls; it returns their local
-coordinates, which are constant as long as the same features are closest. `contacts` computes the contact points from
-the placed solids and these features: it is straight-line code, and only this stage is differentiated.
+coordinates, which are constant as long as the same features are closest (the place of a capsule beside a cylinder is
+not: see `ShapePair.continuous`). `contacts` computes the contact points from the placed solids and these features: it
+is straight-line code, and only this stage is differentiated.
 """
 
 from __future__ import annotations
