@@ -46,7 +46,7 @@ def errors_for(simulator: bd.Simulator, env: VectorEnv, seed: int, size: float) 
     status = path.status
     numbers = [x.reshape(STEPS, ENVS, 5) for x in (status.modes, status.impacts)]
     counts = torch.stack([(x == x[..., :1]).all(-1).all(0) for x in numbers]).all(0)
-    marked = status.fallbacks + status.simultaneous + status.guarded > 0
+    marked = status.fallbacks + status.simultaneous > 0
     counts &= (status.converged & ~marked).reshape(STEPS, ENVS, 5).all(-1).all(0)
     counts &= (numbers[1][..., 0] > 0).any(0)
     total = path.last.q.sum(-1).reshape(ENVS, 5)

@@ -113,7 +113,7 @@ def marks(family: Family, path: bd.Trajectory) -> dict[str, Tensor]:
     s = path.status
     unsolved = ~s.finite if family.sweeps_alone else ~s.converged
     found = {"unsolved": unsolved, "fallback": s.fallbacks > 0, "simultaneous": s.simultaneous > 0}
-    return {name: x.any(0) for name, x in (found | {"guarded": s.guarded > 0}).items()}
+    return {name: x.any(0) for name, x in found.items()}
 
 
 def draw_motions(family: Family, count: int, draw: Draw, most_steps: int = 40, uniform: bool = False) -> Motions:

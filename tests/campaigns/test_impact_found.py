@@ -45,7 +45,7 @@ def motion(model, dt, integrator, q, v, duration):
     q, v = q.clone().requires_grad_(), v.clone().requires_grad_()
     path = simulator(model, dt, integrator).rollout(bd.State(q, v), steps=round(duration / dt))
     status = path.status
-    exact = status.converged & (status.fallbacks + status.simultaneous + status.guarded == 0)
+    exact = status.converged & (status.fallbacks + status.simultaneous == 0)
     places = path.last.q.unflatten(1, (model.nbody, -1))[..., : model.dim]
     gradient = torch.autograd.grad(places.sum() + path.last.v.sum(), v)[0]
     return torch.cat([path.last.q, path.last.v], 1).detach(), gradient, exact.all(0), status.impacts.sum(0)

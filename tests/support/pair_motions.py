@@ -95,7 +95,7 @@ def judge(world: PairWorld, samples: int, seed: int, steps: int = 6) -> Judgemen
     gradients = torch.autograd.grad(end.sum(), leaves)
     mine = sum((g * d).sum(1) for g, d in zip(gradients, along, strict=True))
     status, here = path.status, end.detach()
-    exact = status.converged & (status.fallbacks + status.simultaneous + status.guarded == 0)
+    exact = status.converged & (status.fallbacks + status.simultaneous == 0)
     found, bent = [], []
     for h in STEPS:
         ends = []

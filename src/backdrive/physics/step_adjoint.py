@@ -25,6 +25,7 @@ from ..ir import (
 )
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.forces import power_of_forces
+from .constraints.slip_adjoint import free_motion_adjoint
 from .impacts.impact import Impacts
 from .impacts.impact_adjoint import ImpactEvent, ImpactTiming, SubstepEndCotangents, SubstepStarts
 from .integrators.base import StagesAdjoint, move_adjoint
@@ -164,10 +165,12 @@ class SubstepAdjoint:
             if constraints is None:
                 return
             rate = rate + guard_adjoint(tree, dynamics, constraints, stage_inputs, inside)
+            free_rate = free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, inside)
             if impact is not None and end is not None:
                 for _ in when(impact.timing.several[0] > 0):
                     rate = ctx.integrator.share * rate + spin_bar[0]
                     self._duration_adjoint(constraints, end, dynamics, v_next_bar, virtual, rate)
+                    impact.timing.left_bar[0] = impact.timing.left_bar[0] + acting * free_rate
 
         q_bar, by_duration = ctx.integrator.stages_adjoint(
             StagesAdjoint(tree, state, self.inputs, h, now.stages, start_bar, v_bar, cotangents, last_stage)

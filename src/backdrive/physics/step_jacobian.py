@@ -14,6 +14,7 @@ from functools import partial
 from ..ir import Index, ScalarArray, TimedArray, loop, memory, select, switch, to_float, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import factor_correction
+from .constraints.slip_adjoint import free_motion_adjoint
 from .math.arrays import copy, zero
 from .policy import ControlSource
 from .scheme import StepContext
@@ -73,6 +74,7 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
         dynamics_adjoint(tree, inputs, dynamics, DynamicsSeeds(vdot_bar, v_bar), cotangents, constraints)
         if constraints is not None:
             guard_adjoint(tree, dynamics, constraints, inputs, cotangents)
+            free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, cotangents)
         by_q = workspace(nv)
         write_covector(tree, q, q_bar, by_q)
         of_velocity, of_step = given.after.row(k), given.step.row(k)

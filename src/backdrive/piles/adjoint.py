@@ -13,12 +13,14 @@ from . import kernels
 from .memory import Memory
 from .pairs import PairForm
 from .records import POSE, SHAPE_MATERIAL, SOLID
-from .solvers.base import SolutionCotangents
+from .solvers.base import BlockCotangents, SolutionCotangents
 from .stages import Stage
 from .step import Engine, PileInputs, PileStep
 from .tables import SURFACE, PileConstants
 
 Array = np.ndarray
+
+SURFACES = SHAPE_MATERIAL.width("surface")
 
 
 class PileOutputCotangents(NamedTuple):
@@ -44,6 +46,22 @@ class PileInputCotangents:
     records: Array
 
 
+class EndCotangents(NamedTuple):
+    """Cotangents of the two bodies and the two materials of a number of contacts: those of the first ones, then those
+    of the second ones. what: a name. widths: numbers of a "body" and of a "material"."""
+
+    what: str
+    contacts: int
+    widths: dict[str, int]
+    both: dict[str, Array]
+
+    @property
+    def bars(self) -> dict[str, Array]:
+        """The arguments of a kernel that writes them."""
+        first = {f"{name}_a_bar": rows[: self.contacts] for name, rows in self.both.items()}
+        return first | {f"{name}_b_bar": rows[self.contacts :] for name, rows in self.both.items()}
+
+
 class Adjoint:
     """The stages of `Engine`, backwards."""
 
@@ -63,25 +81,24 @@ class Adjoint:
         self, memory: Memory, constants: PileConstants, inputs: PileInputs, step: PileStep, bars: PileOutputCotangents
     ) -> PileInputCotangents:
         """From the cotangents after a step, which was made with `keep`, to those before it."""
-        engine, contacts, impulses_bar = self.engine, step.contacts, bars.impulses
+        engine, contacts = self.engine, step.contacts
         free_bar, y_bar, shift = self._finish_vjp(memory, constants, step, bars)
         records_bar = np.zeros_like(constants.records)
-        warm_bar = np.zeros((0 if inputs.warm is None else len(inputs.warm.table), engine.form.rows), engine.dtype)
+        warm_bar = np.zeros((0 if inputs.warm is None else len(inputs.warm.table), 3), engine.dtype)
         if contacts.count:
-            direct_bar = None
-            if bars.forces is not None:
-                direct_bar, impulses_bar = self._forces_vjp(constants, step, bars.forces, impulses_bar)
+            direct_bar, impulses_bar = self._forces_vjp(memory, constants, step, bars, free_bar, records_bar)
             blocks = memory.array("blocks backwards", *step.problem.blocks.shape)
             blocks[...] = step.problem.blocks[::-1]
-            cotangents = SolutionCotangents(y_bar, shift, self._impulses_bar(memory, step, impulses_bar))
+            cotangents = SolutionCotangents(y_bar, shift, impulses_bar)
             found = engine.solver.vjp(memory, step.problem, step.solution, blocks, cotangents)
-            points_bar = self._blocks_vjp(memory, constants, step, (blocks, found.blocks), free_bar, records_bar)
+            points_bar, start_bar = self._blocks_vjp(
+                memory, constants, inputs, step, blocks, found, free_bar, records_bar
+            )
             if direct_bar is not None:
                 points_bar[contacts.slot] += direct_bar
             self._shapes_vjp(memory, constants, step, points_bar, free_bar, records_bar)
             if len(warm_bar):  # (cells without a warm start share its last row, which is zero)
-                used = found.start.transpose(0, 2, 1).reshape(-1, engine.form.rows)
-                warm_bar[contacts.at["warm_at"][: len(used)]] = used
+                warm_bar[contacts.at["warm_at"][: len(start_bar)]] = start_bar
                 warm_bar[-1] = 0.0
         q_bar, v_bar, wrench_bar, links_bar = self._bodies_vjp(constants, inputs, free_bar)
         return PileInputCotangents(q_bar, v_bar, wrench_bar, warm_bar, links_bar, records_bar)
@@ -128,57 +145,72 @@ class Adjoint:
     # ------------------------------------------------------------------------------------------ contacts
 
     def _forces_vjp(
-        self, constants: PileConstants, step: PileStep, forces_bar: Array, impulses_bar: Array | None
-    ) -> tuple[Array, Array]:
-        """Cotangents of the contact points of all contacts, and of the table of impulses (added to those given)."""
-        n, dtype, contacts = step.contacts.count, self.engine.dtype, step.contacts
-        point_bar, own_bar = np.empty((n, CONTACT_POINT), dtype), np.empty((n, self.engine.form.rows), dtype)
-        self._forces(
-            n, **contacts.force_inputs(constants.materials, step.points, step.impulses.table),
-            out_bar=np.ascontiguousarray(forces_bar), point_bar=point_bar, impulses_bar=own_bar, h=self.engine.h,
-        )  # fmt: skip
-        total = np.zeros_like(step.impulses.table) if impulses_bar is None else impulses_bar.copy()
-        total[contacts.cell] += own_bar
-        return point_bar, total
-
-    def _impulses_bar(self, memory: Memory, step: PileStep, impulses_bar: Array | None) -> Array:
-        """Cotangents of the impulses of a step by cells, [register, row, lane], from those of its table."""
-        registers, rows, lanes = step.contacts.registers, self.engine.form.rows, self.engine.target.lanes
-        bars = memory.zeros("impulses_bar", registers, rows, lanes)
-        if impulses_bar is not None:
-            bars[...] = impulses_bar[:-1].reshape(registers, lanes, rows).transpose(0, 2, 1)
-        return bars
-
-    def _blocks_vjp(
-        self, memory: Memory, constants: PileConstants, step: PileStep, blocks: tuple[Array, Array], free_bar: Array,
+        self, memory: Memory, constants: PileConstants, step: PileStep, bars: PileOutputCotangents, free_bar: Array,
         records_bar: Array,
-    ) -> Array:  # fmt: skip
-        """Cotangents of the contact points of all slots, from those of the blocks; those of bodies are added to
-        free_bar, those of materials to records_bar. blocks: the blocks and their cotangents, in reverse order."""
-        engine, tables, contacts = self.engine, self.engine.tables, step.contacts
-        cells, body, surface = (
-            contacts.registers * engine.target.lanes, kernels.body_width(engine.form), SHAPE_MATERIAL.width("surface"),
+    ) -> tuple[Array | None, Array]:  # fmt: skip
+        """Cotangents of the contact points of all contacts, or None, and of the impulses [register, row, lane]; those
+        of bodies are added to free_bar, those of materials to records_bar.
+
+        The impulses from which the next step starts follow from the forces, too.
+        """
+        engine, n, dtype, contacts = self.engine, step.contacts.count, self.engine.dtype, step.contacts
+        rows, lanes = engine.form.rows, engine.target.lanes
+        impulses_bar = memory.zeros("impulses_bar", contacts.registers, rows, lanes)
+        if bars.forces is None and bars.impulses is None:
+            return None, impulses_bar
+        forces_bar = np.zeros_like(step.forces) if bars.forces is None else np.array(bars.forces, dtype, order="C")
+        if bars.impulses is not None:
+            forces_bar[:, :3] += engine.h * bars.impulses[contacts.cell]
+        point_bar, own_bar = np.empty((n, CONTACT_POINT), dtype), np.empty((n, rows), dtype)
+        ends = self._ends_of(memory, "forces", n, {"body": engine.body.motion, "material": SURFACES})
+        self._forces(
+            n, **contacts.force_inputs(constants.materials, step.placed.free, step.points, step.rows),
+            out_bar=forces_bar, point_bar=point_bar, **ends.bars, impulses_bar=own_bar, h=engine.h,
         )  # fmt: skip
-        both = {
-            name: self._rows(memory, f"{name} of cells", 2 * cells, n)
-            for name, n in (("body", body), ("material", surface))
-        }
-        bars = {f"{name}_a_bar": rows[:cells] for name, rows in both.items()}
-        bars |= {f"{name}_b_bar": rows[cells:] for name, rows in both.items()}
-        point_bar = memory.array("point_bar", cells, CONTACT_RECORD)
-        self._blocks(
-            cells, **contacts.block_inputs(constants.materials, step.placed.free, step.points), blocks=blocks[0],
-            blocks_bar=blocks[1], point_bar=point_bar, **bars, registers=contacts.registers, h=engine.h,
-        )  # fmt: skip
-        bodies_bar = self._rows(memory, "bodies_bar", tables.nbody + 1, body, zero=True)
-        materials_bar = self._rows(memory, "materials_bar", tables.nshape + 1, surface, zero=True)
-        for name, owner, totals in (("body", "body", bodies_bar), ("material", "shape", materials_bar)):
-            self._add_up(both[name], [contacts.at[f"{owner}_{end}_at"][:cells] for end in "ab"], totals)
+        owners = {"body": contacts.ends_of_contacts("body"), "material": contacts.ends_of_contacts("shape")}
+        self._add_ends(memory, ends, {name: list(x.values()) for name, x in owners.items()}, free_bar, records_bar)
+        by_cell = np.zeros((contacts.registers * lanes, rows), dtype)
+        by_cell[contacts.cell] = own_bar
+        impulses_bar[...] = by_cell.reshape(contacts.registers, lanes, rows).transpose(0, 2, 1)
+        return point_bar, impulses_bar
+
+    def _ends_of(self, memory: Memory, what: str, count: int, widths: dict[str, int]) -> EndCotangents:
+        both = {name: self._rows(memory, f"{name} of {what}", 2 * count, n) for name, n in widths.items()}
+        return EndCotangents(what, count, widths, both)
+
+    def _add_ends(
+        self, memory: Memory, ends: EndCotangents, owners: dict[str, list[Array]], free_bar: Array, records_bar: Array
+    ) -> None:
+        """Add up the cotangents of bodies in free_bar and those of materials in records_bar; owners: of both ends."""
+        tables, (body, surface) = self.engine.tables, ends.widths.values()
+        bodies_bar = self._rows(memory, f"bodies_bar of {ends.what}", tables.nbody + 1, body, zero=True)
+        materials_bar = self._rows(memory, f"materials_bar of {ends.what}", tables.nshape + 1, surface, zero=True)
+        for name, totals in (("body", bodies_bar), ("material", materials_bar)):
+            self._add_up(ends.both[name], owners[name], totals)
         records_bar[:, SURFACE] += materials_bar[:-1, :surface]
         free_bar[:, :body] += bodies_bar[:, :body]
+
+    def _blocks_vjp(
+        self, memory: Memory, constants: PileConstants, inputs: PileInputs, step: PileStep, blocks: Array,
+        found: BlockCotangents, free_bar: Array, records_bar: Array,
+    ) -> tuple[Array, Array]:  # fmt: skip
+        """Cotangents of the contact points of all slots, and of the impulses of the step before [cell, 3]; those of
+        bodies are added to free_bar, those of materials to records_bar. blocks: in reverse order, as in `found`."""
+        engine, contacts = self.engine, step.contacts
+        cells = contacts.registers * engine.target.lanes
+        ends = self._ends_of(memory, "blocks", cells, {"body": kernels.body_width(engine.form), "material": SURFACES})
+        point_bar, warm_bar = memory.array("point_bar", cells, CONTACT_RECORD), np.empty((cells, 3), engine.dtype)
+        self._blocks(
+            cells, **contacts.block_inputs(constants.materials, step.placed.free, step.points, inputs.warm),
+            blocks=blocks, blocks_bar=found.blocks, start_bar=found.start, point_bar=point_bar, warm_bar=warm_bar,
+            **ends.bars, registers=contacts.registers, h=engine.h,
+        )  # fmt: skip
+        names = {"body": "body", "material": "shape"}
+        owners = {name: [contacts.at[f"{owner}_{end}_at"][:cells] for end in "ab"] for name, owner in names.items()}
+        self._add_ends(memory, ends, owners, free_bar, records_bar)
         points_bar = memory.zeros("points_bar", len(step.points), CONTACT_POINT)
         points_bar[contacts.slot] = point_bar[contacts.cell, :CONTACT_POINT]
-        return points_bar
+        return points_bar, warm_bar
 
     # ------------------------------------------------------------------------------------------ shapes
 

@@ -25,7 +25,8 @@ FINGERPRINT_PRIME = 8388593
 class WarmStartTable:
     """The impulses of a step, from which the next one starts.
 
-    key: of its contacts, growing. cell: of each. table [cell + 1, row]: impulses, whose last row is zero.
+    key: of its contacts, growing. cell: of each. table [cell + 1, 3]: the impulse (N s) on the first shape, in world
+    axes; its last row is zero.
     """
 
     key: Array
@@ -71,21 +72,27 @@ class Arrangement:
             "groups": self.groups,
         }  # fmt: skip
 
-    def block_inputs(self, materials: Array, free: Array, points: Array) -> dict[str, Any]:
+    def block_inputs(self, materials: Array, free: Array, points: Array, warm: WarmStartTable | None) -> dict[str, Any]:
         """The inputs of the block of every cell (`kernels.CONTACT`)."""
         at = self.at
         return {
             "point": (points, at["point_at"]), "body_a": (free, at["body_a_at"]), "body_b": (free, at["body_b_at"]),
             "material_a": (materials, at["shape_a_at"]), "material_b": (materials, at["shape_b_at"]),
+            "warm": (np.zeros((1, 3), points.dtype) if warm is None else warm.table, at["warm_at"]),
         }  # fmt: skip
 
-    def force_inputs(self, materials: Array, points: Array, impulses: Array) -> dict[str, Any]:
+    def force_inputs(self, materials: Array, free: Array, points: Array, impulses: Array) -> dict[str, Any]:
         """The inputs of the force of every contact (`kernels.FORCED`)."""
-        shapes = {end: self.at[f"shape_{end}_at"][self.cell] for end in "ab"}
+        shapes, bodies = self.ends_of_contacts("shape"), self.ends_of_contacts("body")
         return {
             "point": (points, self.slot), "impulses": (impulses, self.cell),
+            "body_a": (free, bodies["a"]), "body_b": (free, bodies["b"]),
             "material_a": (materials, shapes["a"]), "material_b": (materials, shapes["b"]),
         }  # fmt: skip
+
+    def ends_of_contacts(self, what: str) -> dict[str, Array]:
+        """The two shapes ("shape") or bodies ("body") of every contact."""
+        return {end: self.at[f"{what}_{end}_at"][self.cell] for end in "ab"}
 
     def fingerprint(self, active_sets: Array) -> float:
         """A number that changes if a contact comes or goes, presses or not, sticks or slides, or has penetrated.

@@ -33,7 +33,7 @@ from .records import RecordLayout
 class BodyForm:
     """Settings on which the equations of a body depend.
 
-    bounces: whether restitution counts, so that twists before the step are needed. wrenches: whether there are any.
+    bounces: whether restitution counts. wrenches: whether there are any.
     """
 
     dim: int
@@ -56,9 +56,14 @@ class BodyForm:
 
     @property
     def motion(self) -> int:
-        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and if contacts bounce,
-        with that of the velocity before the step."""
-        return pose_size(2 if self.bounces else 1)
+        """Numbers of a body's `Pose`, with the twist of the free motion at the end of the step; and with that of the
+        velocity before the step, if contacts read it."""
+        return pose_size(2 if self.reads_before else 1)
+
+    @property
+    def reads_before(self) -> bool:
+        """Whether contacts depend on the velocity before the step: restitution, and directions of friction in 3D."""
+        return self.bounces or self.dim == 3
 
     @functools.cached_property
     def inputs(self) -> RecordLayout:
@@ -105,7 +110,7 @@ def free_motion(form: BodyForm, h: Scalar) -> Callable[..., list[Scalar]]:
         free = Floats([None] * form.nv)
         axpy(form.nv, h, dynamics.vdot, vs, free)
         q_start, v_free = stages.start.get(0, form.nq), free.get(0, form.nv)
-        velocities = (v_free, v) if form.bounces else (v_free,)
+        velocities = (v_free, v) if form.reads_before else (v_free,)
         still = (*IDENTITY, *(0.0,) * (form.motion - len(IDENTITY)))
         pose = link_pose(still, joint_motion(joint, tree.link(0), q_start, *velocities))
         columns = [dynamics.frames.S.get(k, 6) for k in range(form.nv)]

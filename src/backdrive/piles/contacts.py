@@ -10,14 +10,25 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..ir import Mask, Scalar, select
+from ..ir import Mask, Scalar, maximum, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
 from ..physics.constraints.delassus import COMPONENTS
-from ..physics.constraints.rows import Material, Row, contact_rows, friction_share, material, row_speed
+from ..physics.constraints.rows import (
+    NO_SLIP,
+    ContactRows,
+    Material,
+    Row,
+    Slip,
+    contact_rows,
+    contact_slip,
+    friction_share,
+    material,
+    row_speed,
+)
 from ..physics.geometry.solids import CONTACT_POINT, ContactPoint
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import split
-from ..physics.math.spatial import Vec
+from ..physics.math.spatial import VECTOR, Vec
 from ..physics.scheme import RigidContact
 from ..physics.tree.poses import Pose
 from ..schema import layout
@@ -57,15 +68,24 @@ class ContactForm:
         motion, whitening, surface = self.body.motion, self.body.nv**2, SHAPE_MATERIAL.width("surface")
         return RecordLayout(
             point=CONTACT_POINT, motion_a=motion, whitening_a=whitening, motion_b=motion, whitening_b=whitening,
-            surface_a=surface, surface_b=surface,
+            surface_a=surface, surface_b=surface, warm=VECTOR,
+        )  # fmt: skip
+
+    @functools.cached_property
+    def force_inputs(self) -> RecordLayout:
+        """The numbers that the force of a contact is a function of."""
+        motion, surface = self.body.motion, SHAPE_MATERIAL.width("surface")
+        return RecordLayout(
+            point=CONTACT_POINT, body_a=motion, body_b=motion, material_a=surface, material_b=surface,
+            impulses=self.rows,
         )  # fmt: skip
 
     @functools.cached_property
     def block(self) -> RecordLayout:
         """The block of a contact, see `ContactBlock`."""
         return RecordLayout(
-            pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows, softness=1,
-            mu=1, rate=1, bias=1,
+            pushes=self.rows * self.push, coupling=len(self.couplings), b=self.rows, inverse=self.rows,
+            softness=self.rows, mu=1, rate=1, bias=1,
         )  # fmt: skip
 
 
@@ -83,14 +103,14 @@ class ContactBlock:
     coupling: dict[tuple[int, int], Scalar]
     b: Vec
     inverse: Vec
-    softness: Scalar
+    softness: Vec
     mu: Scalar
     rate: Scalar
     bias: Scalar
 
     @classmethod
     def of(cls, form: ContactForm, numbers: Vec) -> ContactBlock:
-        pushes, coupling, b, inverse, (softness,), (mu,), (rate,), (bias,) = form.block.split(numbers)
+        pushes, coupling, b, inverse, softness, (mu,), (rate,), (bias,) = form.block.split(numbers)
         rows = split(pushes, *[form.push] * form.rows)
         return cls(rows, dict(zip(form.couplings, coupling, strict=True)), b, inverse, softness, mu, rate, bias)
 
@@ -98,18 +118,21 @@ class ContactBlock:
 def contact_block(
     form: ContactForm, on: Mask, shapes: tuple[PileMaterial, PileMaterial], h: Scalar
 ) -> Callable[..., list[Scalar]]:
-    """The numbers of a contact's block as a function of `inputs`; `on`: where there is a contact (mask).
+    """The numbers of a contact's block, and the impulses of its rows to start from, as a function of `inputs`; `on`:
+    where there is a contact (mask).
 
     Where there is none, the pushes are zero, and so are all impulses. shapes: size, mass and whether it is static are
-    read; the surfaces are inputs.
+    read; the surfaces are inputs. The start is the impulse of the step before, which is a vector in world axes: the
+    directions of friction turn from step to step.
     """
     contact_model, left = form.contact_model, h * form.body.part_of_step()
+    spread = 1.0 if form.body.dim == 2 else 0.5 * form.directions  # so many directions share a tangential impulse
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b = form.inputs.split(x)
+        numbers_of_point, motion_a, Ka, motion_b, Kb, surface_a, surface_b, warm = form.inputs.split(x)
         motions = Pose.of(motion_a), Pose.of(motion_b)
         point, surface = ContactPoint.of(numbers_of_point), mixed_material(surface_a, surface_b, form.combine)
-        rows = contact_rows(point, acting_surface(*shapes), form.body.dim, form.directions)
+        rows, yielding = rows_of(form, point, shapes, motions, surface.friction)
 
         def speed(row: Row, k: int) -> Scalar:
             a, b = (row_speed(row, m, k) for m in motions)
@@ -125,18 +148,20 @@ def contact_block(
         bias = contact_bias(point.gap, slop, surface.restitution, before, hits, left)
         inverse_mass = shapes[0].inverse_mass + shapes[1].inverse_mass
         extra = row_compliance(contact_model.regularisation, inverse_mass, surface.softness, contact_model.solver.cfm)
-        softness = select(on, extra, 1.0)
+        softness = [select(on, extra + inverse_mass * x, 1.0) for x in yielding]
         pushes: list[Vec] = [
             (*push(form.body, row, motions[0], Ka), *(-y for y in push(form.body, row, motions[1], Kb))) for row in rows
         ]
         pushes = [tuple(select(on, y, 0.0) for y in row) for row in pushes]
         b = [select(on, y, 0.0) for y in (speeds[0] + bias, *speeds[1:])]
-        inverse = [1.0 / sp.dot(row, row, softness) for row in pushes]
+        inverse = [1.0 / sp.dot(row, row, soft) for row, soft in zip(pushes, softness, strict=True)]
         mu = select(on, friction_share(form.body.dim, form.directions) * surface.friction, 0.0)
         rate = select(on, contact_model.solver.erp / left * violation(point.gap, slop), 0.0)
         coupling = [sp.dot(pushes[r], pushes[c]) for r, c in form.couplings]
         bias = select(on, bias, 0.0)
-        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, softness, mu, rate, bias]
+        normal, *tangents = (sp.dot(row.force, warm) for row in rows)
+        start = [select(on, y, 0.0) for y in (maximum(normal, 0.0), *(y / spread for y in tangents))]
+        return [*(y for row in pushes for y in row), *coupling, *b, *inverse, *softness, mu, rate, bias, *start]
 
     return numbers
 
@@ -144,15 +169,26 @@ def contact_block(
 def contact_force(
     form: ContactForm, shapes: tuple[PileMaterial, PileMaterial], h: Scalar
 ) -> Callable[..., list[Scalar]]:
-    """FORCE numbers as a function of a contact point and its impulses: the mean force over the step (N, on the first
-    shape) and the point it acts at (m)."""
+    """FORCE numbers as a function of a contact point, the motions of its bodies, the surfaces of its shapes, and its
+    impulses: the mean force over the step (N, on the first shape) and the point it acts at (m)."""
 
     def numbers(*x: Scalar) -> list[Scalar]:
-        point, impulses = split(x, CONTACT_POINT, form.rows)
-        rows = contact_rows(ContactPoint.of(point), acting_surface(*shapes), form.body.dim, form.directions)
+        point, motion_a, motion_b, surface_a, surface_b, impulses = form.force_inputs.split(x)
+        motions, friction = (Pose.of(motion_a), Pose.of(motion_b)), mixed_material(surface_a, surface_b, form.combine)
+        rows = rows_of(form, ContactPoint.of(point), shapes, motions, friction.friction).rows
         return [*resultant(rows, (impulse / h for impulse in impulses)), *rows[0].point]
 
     return numbers
+
+
+def rows_of(
+    form: ContactForm, point: ContactPoint, shapes: tuple[PileMaterial, PileMaterial], motions: tuple[Pose, Pose],
+    friction: Scalar,
+) -> ContactRows:  # fmt: skip
+    """The rows of a contact; motions: of its two bodies."""
+    surface = acting_surface(*shapes)
+    slip = NO_SLIP if form.body.dim == 2 else Slip.of(contact_slip(point, surface, friction, *motions))
+    return contact_rows(point, surface, slip, form.body.dim, form.directions)
 
 
 def mixed_material(surface_a: Vec, surface_b: Vec, combine: str) -> Material:

@@ -34,7 +34,7 @@ class GuardedSolver:
         self.form, self.solver, self.tolerance = form, solver, tolerance
         block = form.contact.block
         self._b, self._normal, self._bias = block["b"], block.first("b"), block.first("bias")
-        self._softness = block.first("softness")
+        self._softness = block["softness"]
 
     def kept_sweeps(self, cold: bool, keep: bool) -> int:
         return self.solver.kept_sweeps(cold, keep)
@@ -72,7 +72,7 @@ class GuardedSolver:
     def _may_gain(self, blocks: Array, impulses: Array, least: float) -> bool:
         """Whether some contact may add energy: a bound as in `EnergyGuard`; least: a speed, m/s."""
         b, bias, softness = blocks[:, self._b], blocks[:, self._bias], blocks[:, self._softness]
-        most = (impulses * (b - softness[:, None] * impulses)).sum(1) - 2.0 * impulses[:, 0] * bias
+        most = (impulses * (b - softness * impulses)).sum(1) - 2.0 * impulses[:, 0] * bias
         return bool((0.5 * most > least * np.abs(impulses).sum(1)).any())
 
     def _free_speeds(self, blocks: Array, b: Array, bias: Array) -> Array:
@@ -103,7 +103,8 @@ class GuardedSolver:
         in_order[:, self._b] -= z[:, None] * impulses
         in_order[:, self._bias] += z * impulses[:, 0]
         found.blocks[...] = bars
-        return BlockCotangents(found.blocks, own.start - z[:, None] * gained.start)
+        found.start[...] = own.start - z[:, None] * gained.start
+        return found
 
     def _seeds(self, memory: Memory, solution: PileSolution, free: Array) -> SolutionCotangents:
         """The cotangents of a solution for the gains of energy of all islands; free: s* of all rows."""

@@ -26,7 +26,7 @@ def forces_along(world: PileWorld, a: WorldRows) -> list[tuple[Array, Array]]:
     warm: WarmStartTable | None = None
     for t, (q, v) in enumerate(zip(a["q"], a["v"], strict=True)):
         step = world.forward(a, t, WorldState(np.ascontiguousarray(q), np.ascontiguousarray(v), warm))
-        path.append((step.contacts.key, world.engine.forces(world.constants, step)))
+        path.append((step.contacts.key, step.forces))
         warm = step.impulses
     return path
 

@@ -12,6 +12,7 @@ from ..model.shapes import BOUND, BoundFactors
 from ..physics.constraints.forces import FORCE
 from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD, Hull
 from ..physics.math.arrays import split
+from ..physics.math.spatial import VECTOR
 from ..physics.tree.poses import Pose, pose_size
 from ..schema import layout
 from . import packs
@@ -235,7 +236,7 @@ def pairs_adjoint(form: PairForm, width: int) -> Kernel:
 
 # ------------------------------------------------------------------------------------------ contacts
 
-CONTACT = ("point", "body_a", "body_b", "material_a", "material_b")  # inputs of a contact's block
+CONTACT = ("point", "body_a", "body_b", "material_a", "material_b", "warm")  # inputs of a contact's block
 
 
 def _materials(a: dict[str, Any]) -> tuple[PileMaterial, PileMaterial]:
@@ -249,31 +250,33 @@ def body_width(form: ContactForm) -> int:
 
 
 def _contact(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Scalar]], list[Any]]:
-    """The block of a contact as a function, and its inputs."""
+    """The block of a contact and its start as a function, and its inputs."""
     *point, on = a["point"].get(0, CONTACT_RECORD)
     body_a, body_b = (a[f"body_{end}"].get(0, body_width(form)) for end in "ab")
     shapes = _materials(a)
     function = contact_block(form, on > 0.5, shapes, a["h"])
-    return function, [*point, *body_a, *body_b, *shapes[0].surface, *shapes[1].surface]
+    return function, [*point, *body_a, *body_b, *shapes[0].surface, *shapes[1].surface, *a["warm"].get(0, VECTOR)]
 
 
 @functools.cache
 def contacts(form: ContactForm) -> Kernel:
-    """Per cell: the block of its contact, and the contact's impulses of the step before."""
+    """Per cell: the block of its contact, and the impulses to start from."""
 
     def body(**a: Any) -> None:
         function, inputs = _contact(form, a)
-        a["blocks"].put(pack_number(), function(*inputs))
-        a["impulses"].put(pack_number(), a["warm"].get(0, form.rows))
+        numbers = function(*inputs)
+        a["blocks"].put(pack_number(), numbers[: form.block.size])
+        a["impulses"].put(pack_number(), numbers[form.block.size :])
 
     outputs = [Packs("blocks", writable=True), Packs("impulses", writable=True)]
-    arguments = [*map(Picked, CONTACT), Picked("warm"), *outputs, Number("h")]
+    arguments = [*map(Picked, CONTACT), *outputs, Number("h")]
     return make_kernel("contacts", form, arguments, body, unroll=True)
 
 
 @functools.cache
 def contacts_adjoint(form: ContactForm) -> Kernel:
-    """Per cell: cotangents of `CONTACT`, from those of the blocks (of 1/d: times 1/d), which are in reverse order."""
+    """Per cell: cotangents of `CONTACT`, from those of the blocks (of 1/d: times 1/d), which are in reverse order, and
+    from those of the start."""
     size, inverse = form.block.size, form.block["inverse"]
     names = [f"{name}_bar" for name in CONTACT]
 
@@ -284,26 +287,28 @@ def contacts_adjoint(form: ContactForm) -> Kernel:
         block = a["blocks"].get(back, size)
         for r in range(inverse.start, inverse.stop):
             seeds[r] = seeds[r] / block[r]
-        _, gradient = vjp(function, inputs, seeds)
+        _, gradient = vjp(function, inputs, [*seeds, *a["start_bar"].get(pack_number(), form.rows)])
         surface = SHAPE_MATERIAL.width("surface")
-        parts = split(gradient, CONTACT_POINT, *[body_width(form)] * 2, surface, surface)
+        parts = split(gradient, CONTACT_POINT, *[body_width(form)] * 2, surface, surface, VECTOR)
         for name, part in zip(names, parts, strict=True):
             a[name].put(0, part)
 
     outputs = [Rows(name, writable=True) for name in names]
-    blocks = [Packs("blocks"), Packs("blocks_bar"), Integer("registers")]
+    blocks = [Packs("blocks"), Packs("blocks_bar"), Packs("start_bar"), Integer("registers")]
     arguments = [*map(Picked, CONTACT), *blocks, *outputs, Number("h")]
     return make_kernel("contacts_adjoint", form, arguments, body, unroll=True)
 
 
 # ------------------------------------------------------------------------------------------ forces
 
-FORCED = ("point", "material_a", "material_b", "impulses")  # inputs of a contact's force
+FORCED = ("point", "body_a", "body_b", "material_a", "material_b", "impulses")  # inputs of a contact's force
 
 
 def _force(form: ContactForm, a: dict[str, Any]) -> tuple[Callable[..., list[Scalar]], list[Any]]:
-    function = contact_force(form, _materials(a), a["h"])
-    return function, [*a["point"].get(0, CONTACT_POINT), *a["impulses"].get(0, form.rows)]
+    shapes = _materials(a)
+    bodies = [x for end in "ab" for x in a[f"body_{end}"].get(0, form.body.motion)]
+    inputs = [*a["point"].get(0, CONTACT_POINT), *bodies, *shapes[0].surface, *shapes[1].surface]
+    return contact_force(form, shapes, a["h"]), [*inputs, *a["impulses"].get(0, form.rows)]
 
 
 @functools.cache
@@ -320,16 +325,16 @@ def forces(form: ContactForm) -> Kernel:
 
 @functools.cache
 def forces_adjoint(form: ContactForm) -> Kernel:
-    """Per contact: point_bar, impulses_bar, from the cotangents of its force."""
+    """Per contact: cotangents of `ContactForm.force_inputs`, from those of its force."""
+    layout_of = form.force_inputs
 
     def body(**a: Any) -> None:
         function, inputs = _force(form, a)
         _, gradient = vjp(function, inputs, a["out_bar"].get(0, FORCE))
-        point_bar, impulses_bar = split(gradient, CONTACT_POINT, form.rows)
-        a["point_bar"].put(0, point_bar)
-        a["impulses_bar"].put(0, impulses_bar)
+        for name, part in zip(layout_of.names, layout_of.split(gradient), strict=True):
+            a[f"{name}_bar"].put(0, part)
 
-    outputs = [Rows("point_bar", writable=True), Rows("impulses_bar", writable=True)]
+    outputs = [Rows(f"{name}_bar", writable=True) for name in layout_of.names]
     arguments = [*map(Picked, FORCED), Rows("out_bar"), *outputs, Number("h")]
     return make_kernel("forces_adjoint", form, arguments, body, unroll=True)
 

@@ -26,6 +26,11 @@ class RecordLayout:
     def __getitem__(self, name: str) -> slice:
         return self._fields[name]
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the fields, in their order."""
+        return list(self._fields)
+
     def first(self, name: str) -> int:
         """The position of a field's first number."""
         return self._fields[name].start

@@ -65,12 +65,15 @@ class PileStep:
     """A step: the state after it, the impulses from which the next one starts, and its status; and the intermediate
     results that its derivative reads, in the memory that the step was given.
 
-    points [slot + 1, CONTACT_RECORD]: contact points of all slots of `pairs`. features: of every `ClassPairs`.
+    forces [contact, FORCE]: in the order of keys. rows [cell, row]: impulses of the rows. points [slot + 1,
+    CONTACT_RECORD]: contact points of all slots of `pairs`. features: of every `ClassPairs`.
     """
 
     q: Array
     v: Array
     impulses: WarmStartTable
+    forces: Array
+    rows: Array = field(repr=False)
     status: tuple[Scalar, ...]
     placed: PlacedShapes = field(repr=False)
     pairs: CandidatePairs = field(repr=False)
@@ -137,8 +140,10 @@ class Engine:
         problem = self.assemble(memory, constants, free, points, contacts, inputs.warm, keep)
         solution = self.solver.solve(memory, problem)
         q, v = self.finish(constants, free, contacts, solution)
-        impulses, status = self.warm_start(contacts, solution), self.status(q, v, points, contacts, solution)
-        return PileStep(q, v, impulses, status, placed, pairs, points, features, problem, solution)
+        rows = self.impulses_by_cell(contacts, solution)
+        forces = self.forces(constants, free, points, contacts, rows)
+        impulses, status = self.warm_start(contacts, forces), self.status(q, v, points, contacts, solution)
+        return PileStep(q, v, impulses, forces, rows, status, placed, pairs, points, features, problem, solution)
 
     # ------------------------------------------------------------------------------------------ bodies and shapes
 
@@ -244,26 +249,29 @@ class Engine:
         impulses = memory.array("history", self.solver.kept_sweeps(warm is None, keep), registers, rows, lanes)
         blocks = memory.array("blocks", registers, self.form.block.size, lanes)
         if contacts.count:
-            table = np.zeros((1, rows), self.dtype) if warm is None else warm.table
-            inputs = contacts.block_inputs(constants.materials, free, points)
-            inputs["warm"] = table, contacts.at["warm_at"]
+            inputs = contacts.block_inputs(constants.materials, free, points, warm)
             self._blocks(registers * lanes, **inputs, blocks=blocks, impulses=impulses, h=self.h)
         return PileProblem(contacts, blocks, impulses, warm is None, keep)
 
-    def warm_start(self, contacts: Arrangement, solution: PileSolution) -> WarmStartTable:
+    def impulses_by_cell(self, contacts: Arrangement, solution: PileSolution) -> Array:
+        """The impulses of the rows of every cell, [cell, row]."""
+        cells = contacts.registers * self.target.lanes
+        return np.ascontiguousarray(solution.impulses.transpose(0, 2, 1)).reshape(cells, self.form.rows)
+
+    def warm_start(self, contacts: Arrangement, forces: Array) -> WarmStartTable:
         """The impulses of a step, for the next one."""
-        registers, lanes, rows = contacts.registers, self.target.lanes, self.form.rows
-        table = np.empty((registers * lanes + 1, rows), self.dtype)
-        table[:-1].reshape(registers, lanes, rows)[...] = solution.impulses.transpose(0, 2, 1)
-        table[-1] = 0.0
+        table = np.zeros((contacts.registers * self.target.lanes + 1, 3), self.dtype)
+        table[contacts.cell] = self.h * forces[:, :3]
         return WarmStartTable(contacts.key, contacts.cell, table)
 
-    def forces(self, constants: PileConstants, step: PileStep) -> Array:
-        """FORCE numbers of every contact, in the order of their keys."""
-        out = np.empty((step.contacts.count, FORCE), self.dtype)
-        if step.contacts.count:
-            inputs = step.contacts.force_inputs(constants.materials, step.points, step.impulses.table)
-            self._forces(step.contacts.count, **inputs, out=out, h=self.h)
+    def forces(
+        self, constants: PileConstants, free: Array, points: Array, contacts: Arrangement, impulses: Array
+    ) -> Array:
+        """FORCE numbers of every contact, in the order of their keys; impulses: of the rows of every cell."""
+        out = np.empty((contacts.count, FORCE), self.dtype)
+        if contacts.count:
+            inputs = contacts.force_inputs(constants.materials, free, points, impulses)
+            self._forces(contacts.count, **inputs, out=out, h=self.h)
         return out
 
     def status(

@@ -72,4 +72,4 @@ def test_gradients_of_forces(dim, seed):
         def loss(x, name=name):
             return float(loss_of(**values | {name: x}))
 
-        require_derivative(gradient[name], loss, x, random(*x.shape), 1e-6, name)
+        require_derivative(gradient[name], loss, x, [random(*x.shape), random(*x.shape)], 1e-6, name)

@@ -15,6 +15,7 @@ from ...ir import (
     counters,
     loop,
     maximum,
+    memory,
     select,
     when,
 )
@@ -27,17 +28,29 @@ from ..math.spatial import Vec
 from ..scheme import StepContext
 from ..solvers.active_set import INFINITE
 from ..tree.joints import is_angular
-from ..tree.poses import PLACE_SIZE, Pose, pose_of
+from ..tree.poses import PLACE_SIZE, Pose, Twist, pose_of
 from .constraints import Support
 from .contact_terms import LIMIT_SLOP, SLOP, bounces, contact_bias, gap_bias, row_compliance, violation
 from .correction import reachable
 from .outcome import FreeMotion
 from .problem import ContactProblem, RowData
-from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
+from .rows import (
+    BEFORE,
+    FREE,
+    NO_SLIP,
+    SLIP,
+    Row,
+    Slip,
+    contact_rows,
+    contact_slip,
+    equality_row,
+    friction_share,
+    joint_row,
+    material,
+    row_speed,
+)
 
 LIMIT_MARGIN = 0.05  # rad or m; a joint this close to its limit has a row for it, sooner if it approaches fast
-
-FREE, BEFORE = 0, 1  # which twist of `LinkMotions`: that of v*, and that of the velocity before the substep
 
 
 class LinkMotions(NamedTuple):
@@ -55,7 +68,10 @@ class LinkMotions(NamedTuple):
 
 
 class RowAssembler:
-    """Puts the rows of all constraints into a contact problem."""
+    """Puts the rows of all constraints into a contact problem.
+
+    slips [nslot, SLIP]: of the contacts, for the directions of friction (`contact_rows`); None in 2D.
+    """
 
     def __init__(
         self, ctx: StepContext, motion: FreeMotion, links: LinkMotions, problem: ContactProblem, impacts: Impacts | None
@@ -63,6 +79,7 @@ class RowAssembler:
         self.constraints, self.contact_model = ctx.tree.constraints, ctx.contact_model
         self.motion, self.times, self.links = motion, motion.times, links
         self.problem, self.impacts = problem, impacts
+        self.slips = memory(self.constraints.nslot * SLIP) if self.constraints.dim == 3 else None
         self.regularisation: Scalar = self.contact_model.regularisation
         if impacts is not None:
             self.regularisation = impacts.regularisation(self.contact_model.regularisation)
@@ -72,15 +89,22 @@ class RowAssembler:
 
     def _speed(self, row: Row, support: Support, velocity: int = FREE) -> Scalar:
         """J v (m/s or rad/s), for one of the velocities of `LinkMotions`."""
+        a, b = self._ends(support)
+        return row_speed(row, a, velocity) - row_speed(row, b, velocity)
+
+    def _ends(self, support: Support) -> tuple[Pose, Pose]:
+        """The poses of the two links of a support. In an impact there is no free motion: there, v* is v."""
         width, dim = self.links.width, self.constraints.dim
         a, b = (Pose.of(pose_of(self.links.poses, link, width, dim)) for link in (support.a, support.b))
+        if self.impacts is None:
+            return a, b
+        return self._before_impact(a, self.impacts.hitting), self._before_impact(b, self.impacts.hitting)
 
-        def speed(k: int) -> Scalar:
-            return row_speed(row, a, k) - row_speed(row, b, k)
-
-        if self.impacts is not None and velocity == FREE:  # in an impact there is no free motion
-            return select(self.impacts.hitting, speed(BEFORE), speed(FREE))
-        return speed(velocity)
+    def _before_impact(self, pose: Pose, hitting: Mask) -> Pose:
+        """The pose, with the twist of v in place of that of v* in the lanes `hitting`."""
+        free, before, *others = pose.twists
+        parts = ([select(hitting, y, x) for x, y in zip(*both, strict=True)] for both in zip(free, before, strict=True))
+        return pose._replace(twists=(Twist(*parts), before, *others))
 
     def _compliance(self, support: Support, angular: Index = 0, softness: Scalar = 0.0) -> Scalar:
         """What is added to the diagonal of the Delassus matrix, (m/s) per N s or (rad/s) per N m s."""
@@ -156,7 +180,12 @@ class RowAssembler:
             point, on = contacts.point(slot)
             a, b, support = constraints.pair(p)
             surface = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine)
-            rows = contact_rows(point, constraints.pair_surface(p), constraints.dim, m)
+            slip, acts_on = NO_SLIP, constraints.pair_surface(p)
+            if self.slips is not None:
+                numbers = contact_slip(point, acts_on, surface.friction, *self._ends(support))
+                self.slips.put(c, numbers)
+                slip = Slip.of(numbers)
+            rows, yielding = contact_rows(point, acts_on, slip, constraints.dim, m)
             speeds = [self._speed(row, support) for row in rows]
             before: Scalar = 0.0
             hits: Mask = False
@@ -170,12 +199,12 @@ class RowAssembler:
             bias = contact_bias(point.gap, slop, surface.restitution, before, hits, times.left)
             mu = friction_share(constraints.dim, m) * surface.friction
             rough = on & (mu > 0.0)
-            extra = self._compliance(support, softness=surface.softness)
+            extra, scale = self._compliance(support, softness=surface.softness), constraints.inverse_mass(support)
             self._add(RowData(
                 support, rows, [on, *[rough] * m], constraints.nsingle + slot * constraints.block,
-                speeds=[speeds[0] + bias, *speeds[1:]], compliance=[extra] * (1 + m), low=[0.0] * (1 + m),
-                high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m], violation=violation(point.gap, slop), bias=bias,
-                bounces=hits,
+                speeds=[speeds[0] + bias, *speeds[1:]], compliance=[extra + scale * x for x in yielding],
+                low=[0.0] * (1 + m), high=[INFINITE, *[0.0] * m], mu=[0.0, *[mu] * m],
+                violation=violation(point.gap, slop), bias=bias, bounces=hits,
             ))  # fmt: skip
 
     def pressing(self, contacts: ContactPoints, first: Index) -> Scalar:

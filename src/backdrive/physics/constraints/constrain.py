@@ -93,8 +93,8 @@ def constrain(
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, candidates, first_contact, v_next, move, change, pseudo, correction, pushes, corrected, guard,
-        q, limits, caused, pseudo_caused,
+        problem, found, candidates, first_contact, rows.slips, motion.free, v_next, move, change, pseudo, correction,
+        pushes, corrected, guard, q, limits, caused, pseudo_caused,
     )  # fmt: skip
     going: Mask = True if impacts is None else impacts.going
     for _ in when(problem.count > 0):
@@ -133,12 +133,12 @@ def constrain(
 
 
 def link_motions(tree: Tree, motion: FreeMotion, impacts: Impacts | None) -> LinkMotions:
-    """The poses of the links, with their twists for v*, and for v where contacts may bounce.
+    """The poses of the links, with their twists for v*, and for v where contacts read it.
 
     In an impact there is no v*: there the first twist is that of the acceleration before the impact, which tells
     whether forces press a contact.
     """
-    velocities = [motion.free, motion.v] if tree.constraints.bounces else [motion.free]
+    velocities = [motion.free, motion.v] if tree.constraints.reads_before else [motion.free]
     if impacts is not None:
         velocities = [impacts.ahead(motion.free), motion.v]
     poses = link_poses(tree, motion.q, *velocities, indexed=True)

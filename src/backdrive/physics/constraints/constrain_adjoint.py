@@ -26,6 +26,7 @@ from ..scheme import RigidContact
 from ..solvers.active_set import FREE, INFINITE, LOWER
 from ..solvers.complementarity import evaluate_speeds, factor_active_set, find_active_set
 from ..tree.dynamics import Dynamics, expand, reduce
+from ..tree.dynamics_adjoint import Cotangents
 from ..tree.kinematics import turn
 from ..tree.poses import link_poses, link_poses_adjoint, pose_size
 from ..tree.tree import Tree
@@ -34,7 +35,7 @@ from .energy_guard import push_out
 from .forces import FORCE
 from .outcome import ConstraintOutcome, SubstepTimes
 from .row_adjoint import CORRECTION, VELOCITY, LinkCotangents, RowAdjoint
-from .rows import contact_rows
+from .slip_adjoint import SlipCotangents
 
 
 class ConstraintAdjoint:
@@ -44,7 +45,7 @@ class ConstraintAdjoint:
     the active set, a code for every row; multiplier: y; correction_multiplier: y of the rows that correct positions;
     gain_multiplier [nlink + 1]: z of every tree, of the energy guard.
     velocities: arrays of 2 nv each: p, the virtual motion of the correction, and zeros; then v⁺, n, and (if contacts
-    bounce) v. point_bars: cotangents of the contact points.
+    bounce) v. point_bars: cotangents of the contact points. slips: those of their slips; None in 2D.
     """
 
     def __init__(
@@ -64,6 +65,7 @@ class ConstraintAdjoint:
         zero(tree.nlink + 1, self.gain_multiplier)
         self.velocities = [memory(2 * tree.nv) for _ in range(3 if tree.constraints.bounces else 2)]
         self.point_bars = memory(tree.constraints.nslot * CONTACT_POINT)
+        self.slips = None if outcome.slips is None else SlipCotangents(tree, outcome)
         self.forget_points()
 
     def forget_points(self) -> None:
@@ -71,6 +73,8 @@ class ConstraintAdjoint:
         contacts = self.outcome.contacts
         for k in loop(contacts.near_slot_count[0]):
             self.point_bars.put(contacts.near_slots[k], (0.0,) * CONTACT_POINT)
+        if self.slips is not None:
+            self.slips.clear()
 
     def find_active_set(self) -> None:
         """The active set of the solution, and the factors of its matrix B."""
@@ -139,9 +143,8 @@ class ConstraintAdjoint:
         assert self.forces_bar is not None
         for c in loop(outcome.contacts.count[0]):
             slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-            point, _ = outcome.contacts.point(slot)
             force_bar = self.forces_bar.get(slot, FORCE)[:3]
-            for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
+            for k, row in enumerate(outcome.contact_rows(constraints, c)):
                 impulse_bar[first + k] = impulse_bar[first + k] + sp.dot(row.force, force_bar)
         if outcome.limits is None:
             return
@@ -184,7 +187,7 @@ class ConstraintAdjoint:
     def add_corrections(self, q: ScalarArray, q_bar: ScalarArray) -> None:
         """Add the cotangents of the rows that correct positions alone; otherwise `add_rows` adds them."""
         v_rows = memory(self.tree.nv)
-        self._rows(q, CORRECTION, CORRECTION, q_bar, v_rows, None)
+        self._rows(q, None, CORRECTION, q_bar, v_rows, None)
 
     def add_rows(
         self, q: ScalarArray, v: ScalarArray, virtual: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray,
@@ -206,23 +209,28 @@ class ConstraintAdjoint:
                 copy(tree.nv, source, target.at(tree.nv))
             first = 1 if self.apart else 1 - outcome.corrected[0]
             for which in loop(2, start=first):
-                self._rows(q, which, VELOCITY, q_rows, v_rows, constants_bar)
+                self._rows(q, v, which, q_rows, v_rows, constants_bar)
         add_to(tree.nq, q_rows, q_bar)
         add_to(tree.nv, v_rows, v_bar)
 
     def _rows(
-        self, q: ScalarArray, which: Index, last: int, q_bar: ScalarArray, v_bar: ScalarArray,
+        self, q: ScalarArray, v: ScalarArray | None, which: Index, q_bar: ScalarArray, v_bar: ScalarArray,
         constants_bar: ScalarArray | None,
     ) -> None:  # fmt: skip
         """Add the cotangents of the rows that correct positions (`which` is CORRECTION) or of those of velocities
-        (VELOCITY), to which v_bar belongs. After those of `last`, the contact points are differentiated, for both."""
+        (VELOCITY), to which v_bar belongs. Then the slips and points of contacts are differentiated, for both.
+
+        v: the velocity before the substep; None if there is nothing to come but the rows that correct positions.
+        """
         tree, given = self.tree, [array.at(which * self.tree.nv) for array in self.velocities]
         width = pose_size(len(given))
         poses, bars = link_poses(tree, q, *given, indexed=True), memory((tree.nlink + 1) * width)
         zero((tree.nlink + 1) * width, bars)
         zero(tree.nv, v_bar)
         RowAdjoint(self, which, LinkCotangents(poses, bars, q_bar, constants_bar)).add_all()
-        for _ in when(which == last):
+        for _ in when(which == (CORRECTION if v is None else VELOCITY)):
+            if v is not None and self.slips is not None:
+                self.slips.differentiate(q, v, self.point_bars, Cotangents(q_bar, v_bar, constants=constants_bar))
             constants = all_elements(constants_bar)
             contacts_adjoint(tree.constraints, self.outcome.contacts, poses, width, self.point_bars, bars, constants)
         velocity_bars = [v_bar, None, v_bar][: len(given)]

@@ -108,6 +108,11 @@ class Constraints:
         return self.form.bounces
 
     @property
+    def reads_before(self) -> bool:
+        """Whether contacts depend on the velocity before the step: restitution, and directions of friction in 3D."""
+        return self.bounces or self.dim == 3
+
+    @property
     def kinds(self) -> tuple[int, ...]:
         return self.form.kinds
 

@@ -7,7 +7,6 @@ from ..math import spatial as sp
 from .constraints import Constraints
 from .contact_terms import resultant
 from .outcome import ConstraintOutcome
-from .rows import contact_rows
 
 FORCE = 6  # numbers of a contact slot: force (N, on the first shape of its pair), and the point (m) at which it acts
 
@@ -27,9 +26,7 @@ def add_forces(
     problem, block = outcome.problem, constraints.block
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * block
-        point, on = outcome.contacts.point(slot)
-        surface = constraints.pair_surface(outcome.contacts.pairs[c])
-        rows = contact_rows(point, surface, constraints.dim, constraints.directions)
+        on, rows = outcome.contacts.active(slot), outcome.contact_rows(constraints, c)
         before = forces.get(slot, FORCE)
         impulses = (share * problem.impulse[first + k] for k in range(len(rows)))
         force = resultant(rows, impulses, before[:3])
@@ -48,9 +45,8 @@ def power_of_forces(constraints: Constraints, outcome: ConstraintOutcome, forces
     total[0] = 0.0
     for c in loop(outcome.contacts.count[0]):
         slot, first = outcome.contacts.slots[c], outcome.first_contact + c * constraints.block
-        point, on = outcome.contacts.point(slot)
-        bar = forces_bar.get(slot, FORCE)[:3]
-        for k, row in enumerate(contact_rows(point, 0.0, constraints.dim, constraints.directions)):
+        on, bar = outcome.contacts.active(slot), forces_bar.get(slot, FORCE)[:3]
+        for k, row in enumerate(outcome.contact_rows(constraints, c)):
             total[0] = total[0] + select(on, problem.impulse[first + k] * sp.dot(bar, row.force), 0.0)
     if outcome.limits is not None:
         for r in loop(outcome.first_contact):

@@ -7,9 +7,12 @@ from typing import NamedTuple
 
 from ...ir import Index, IndexArray, Scalar, ScalarArray
 from ..geometry.contact_points import ContactPoints
+from ..math.spatial import Vec
 from ..tree.dynamics import Dynamics
+from .constraints import Constraints
 from .energy_guard import EnergyGuard
 from .problem import ContactProblem
+from .rows import NO_SLIP, SLIP, Row, Slip, contact_rows
 
 
 class SubstepTimes(NamedTuple):
@@ -53,19 +56,22 @@ class ConstraintOutcome:
     """The constraints of a substep and their effect; the adjoint reads it.
 
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
-    there are no single rows. contacts: those that act, in the order of their rows; candidates: all that may, in
-    this substep or later. first_contact: the first row of the contacts. v_next, move [nv]: v⁺ and v⁺ + p. change
-    [nv]: v⁺ - v*, for the adjoint only. pseudo [nv]: p, where positions are corrected. correction [n]: π; pushes
-    [n]: 1 where it is not zero; corrected: 1 if positions are corrected in some lane. guard: the energy guard,
-    which tells what was kept of the bias. caused, pseudo_caused [nlink + 1, 6]: the twists of the links that belong
-    to v⁺ - v* and to p, for the adjoint only. residual: of the complementarity conditions; touching: contacts that
-    press; depth: the deepest penetration, m; modes: a fingerprint of the active set.
+    there are no single rows. contacts: those that act, in the order of their rows; candidates: all that may, in this
+    substep or later. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, for the
+    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
+    adjoint only. pseudo [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero;
+    corrected: 1 if positions are corrected in some lane. guard: the energy guard, which tells what was kept of the
+    bias. caused, pseudo_caused [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint
+    only. residual: of the complementarity conditions; touching: contacts that press; depth: the deepest penetration, m;
+    modes: a fingerprint of the active set.
     """
 
     problem: ContactProblem
     contacts: ContactPoints
     candidates: ContactPoints
     first_contact: Index
+    slips: ScalarArray | None
+    free: ScalarArray
     v_next: ScalarArray
     move: ScalarArray
     change: ScalarArray
@@ -82,3 +88,14 @@ class ConstraintOutcome:
     touching: Scalar = 0.0
     depth: Scalar = 0.0
     modes: Scalar = 0.0
+
+    def slip(self, c: Index) -> Vec:
+        """The numbers of the `Slip` of contact c; none in 2D."""
+        return () if self.slips is None else self.slips.get(c, SLIP)
+
+    def contact_rows(self, constraints: Constraints, c: Index) -> list[Row]:
+        """The rows of contact c."""
+        point, _ = self.contacts.point(self.contacts.slots[c])
+        surface = constraints.pair_surface(self.contacts.pairs[c])
+        slip = NO_SLIP if self.slips is None else Slip.of(self.slip(c))
+        return contact_rows(point, surface, slip, constraints.dim, constraints.directions).rows

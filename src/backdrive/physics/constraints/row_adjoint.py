@@ -30,7 +30,7 @@ from .contact_terms import LIMIT_SLOP, SLOP, contact_bias, gap_bias
 from .correction import damping, reachable
 from .energy_guard import kept_bias
 from .forces import FORCE
-from .rows import Row, contact_rows, equality_row, friction_share, joint_row, material, row_speed
+from .rows import NO_SLIP, Row, Slip, contact_rows, equality_row, friction_share, joint_row, material, row_speed
 
 if TYPE_CHECKING:
     from .constrain_adjoint import ConstraintAdjoint
@@ -60,7 +60,7 @@ class LimitMultipliers(NamedTuple):
 class ContactMultipliers(NamedTuple):
     """Of a contact: its rows' multipliers; whether it counts, and whether it bounces (masks); the part that the
     energy guard kept of its bias; its pair's surface (`contact_rows`); its slop (m); the cotangents of its force and of
-    the point at which it acts, or None."""
+    the point at which it acts, or None; the inverse mass that its compliance is relative to."""
 
     rows: list[RowMultipliers]
     on: Mask
@@ -69,6 +69,7 @@ class ContactMultipliers(NamedTuple):
     surface: Scalar
     slop: Scalar
     force_bar: Vec | None
+    inverse_mass: Scalar
 
 
 class LinkCotangents(NamedTuple):
@@ -224,17 +225,28 @@ class RowAdjoint:
                 constraints.pair_surface(p),
                 SLOP * constraints.pair_size(p),
                 self._force_bar(slot),
+                constraints.inverse_mass(constraints.pair(p)[2]),
             )
             *shapes, support = constraints.pair(p)
             start = constraints.head("shape_constants")
             records = [(start + i * layout.SHAPE, constraints.shape_record(i)) for i in shapes]
 
-            def power(contact: ContactMultipliers, a: Pose, b: Pose, record_a: Vec, record_b: Vec, x: Vec) -> Scalar:
-                return select(contact.on, self._contact(ContactPoint.of(x), contact, record_a, record_b, a, b), 0.0)
+            def power(contact: ContactMultipliers, a: Pose, b: Pose, *given: Vec) -> Scalar:
+                return select(contact.on, self._contact(contact, a, b, *given), 0.0)
 
-            found = (None, point.numbers)
-            *_, point_bar = self._differentiate(partial(power, contact), support, *records, found)
+            found, slip = (None, point.numbers), (None, self.outcome.slip(c))
+            *_, point_bar, slip_bar = self._differentiate(partial(power, contact), support, *records, found, slip)
             accumulate(self.adjoint.point_bars.at(slot * CONTACT_POINT), point_bar)
+            if self.adjoint.slips is not None:
+                self.adjoint.slips.add(c, self._slides(first, slip[1]), slip_bar)
+
+    def _slides(self, first: Index, slip: Vec) -> Mask:
+        """Whether a contact in 3D slides, before or after the step; first: its first row; slip: its `Slip`."""
+        slides: Mask = False
+        for k in range(1, self.constraints.block):
+            at_bound = self.adjoint.mode[first + k] != FREE
+            slides = slides | (at_bound & (self.outcome.problem.impulse[first + k] != 0.0))
+        return (slides | (slip[-1] != 0.0)) & ~self.correcting
 
     def _force_bar(self, slot: Index) -> Vec | None:
         """The cotangents of a contact's force and of its point."""
@@ -244,10 +256,18 @@ class RowAdjoint:
         return tuple(select(self.correcting, 0.0, x) for x in forces_bar.get(slot, FORCE))
 
     def _contact(
-        self, point: ContactPoint, contact: ContactMultipliers, record_a: Vec, record_b: Vec, a: Pose, b: Pose
+        self,
+        contact: ContactMultipliers,
+        a: Pose,
+        b: Pose,
+        record_a: Vec,
+        record_b: Vec,
+        numbers_of_point: Vec,
+        slip: Vec,
     ) -> Scalar:
-        constraints, m = self.constraints, self.constraints.directions
-        rows = contact_rows(point, contact.surface, constraints.dim, m)
+        constraints, m, point = self.constraints, self.constraints.directions, ContactPoint.of(numbers_of_point)
+        slides = Slip.of(slip) if slip else NO_SLIP
+        rows, yielding = contact_rows(point, contact.surface, slides, constraints.dim, m)
         normal, *tangents = contact.rows
         total, powers = self._power(normal, rows[0], a, b)
         surface = material(record_a, record_b, constraints.combine)
@@ -255,9 +275,10 @@ class RowAdjoint:
         bias = contact_bias(point.gap, contact.slop, surface.restitution, before, contact.hits, self.times.left)
         bias = select(self.correcting, self.rate * point.gap, kept_bias(bias, contact.kept))
         total = total - normal.free * (bias + surface.softness * normal.impulse)
-        for row, numbers in zip(rows[1:], tangents, strict=True):
+        for row, give, numbers in zip(rows[1:], yielding[1:], tangents, strict=True):
             part, _ = self._power(numbers, row, a, b)
-            total = total + part - numbers.free * (surface.softness * numbers.impulse)
+            compliance = surface.softness + contact.inverse_mass * give
+            total = total + part - numbers.free * (compliance * numbers.impulse)
             # At a bound, λt = ± μ λn.
             total = total + numbers.bound * normal.impulse * (friction_share(constraints.dim, m) * surface.friction)
         if contact.force_bar is not None:  # the direction of the force, and its point

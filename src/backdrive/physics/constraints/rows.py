@@ -25,6 +25,20 @@ from ..tree.tree import LinkConstants
 
 MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as this one
 
+# A slip alone sets the directions of friction if it is faster than this part of the speed c that friction can change in
+# a step (`contact_slip`); to slower ones, another velocity is added that fades away as the slip grows.
+SMALL_SLIP = 0.5
+
+LEAST_SPEED = 1e-5  # m/s; c is at least this
+
+LEAST_DIRECTION = 1e-24  # (m/s)²; the square of a velocity that has no direction
+
+STICKING = 1e-8  # where friction yields across the slip by less than this, it does not: the contact sticks
+
+UNEVEN = (0.83, -1.27, 1.09)  # in no special direction; for contacts that do not slip
+
+FREE, BEFORE = 0, 1  # which twist of a pose in a substep: that of v*, and that of v, the velocity before the substep
+
 
 class Row(NamedTuple):
     """A wrench on link a (and its opposite on link b): a couple, and a force at a point; world axes."""
@@ -32,6 +46,24 @@ class Row(NamedTuple):
     point: Vec
     couple: Vec
     force: Vec
+
+
+class Slip(NamedTuple):
+    """How a contact in 3D slips (`contact_slip`): the tangential velocity of its first link against the second in the
+    free motion v* (m/s); the velocity that is added to it if it is slow (m/s, `slip_direction`); and how much friction
+    across the slip yields, as a part of the inverse mass."""
+
+    velocity: Vec
+    still: Scalar
+    yielding: Scalar
+
+    @classmethod
+    def of(cls, numbers: Vec) -> Slip:
+        return cls(tuple(numbers[:3]), *numbers[3:])
+
+
+SLIP = 5  # numbers of a `Slip`
+NO_SLIP = Slip(ZERO3, 0.0, 0.0)
 
 
 class Material(NamedTuple):
@@ -47,23 +79,90 @@ def row_speed(row: Row, pose: Pose, k: int = 0) -> Scalar:
     return sp.dot(row.couple, pose.twist(k).angular, sp.dot(row.force, pose.velocity(row.point, k)))
 
 
-def contact_rows(point: ContactPoint, surface: Scalar, dim: int, directions: int) -> list[Row]:
-    """The normal, and the directions of friction, evenly spread in the tangent plane; surface: that of the pair."""
-    n = point.normal
-    position = sp.add(point.position, sp.scale(surface * point.gap, n))
+def contact_position(point: ContactPoint, surface: Scalar) -> Vec:
+    """Where the forces of a contact act; surface: that of its pair (`Constraints.pair_surface`)."""
+    return sp.add(point.position, sp.scale(surface * point.gap, point.normal))
+
+
+def contact_normal(point: ContactPoint, surface: Scalar) -> Row:
+    """The row of a contact's normal."""
+    return Row(contact_position(point, surface), ZERO3, point.normal)
+
+
+def contact_slip(point: ContactPoint, surface: Scalar, friction: Scalar, a: Pose, b: Pose) -> Vec:
+    """The numbers of a contact's `Slip`; the poses of its two links have the twists of v* and of v, the velocity before
+    the step (in an impact, both are that before the impact). friction: the coefficient μ.
+
+    Let c be about the speed (m/s) that friction can change in the step: μ times the speed at which v* closes the gap,
+    and by which it differs from v at the point of contact. Coulomb friction of a contact that slips faster than that
+    opposes its slip alone. So, across the slip, friction yields the more the faster the slip s of v is: by (s / c)⁴,
+    relative to the inverse mass. A contact that slips more slowly sticks, or begins or ceases to slide.
+    """
+    n, position = point.normal, contact_position(point, surface)
+    ends = [[end.velocity(position, k) for k in (FREE, BEFORE)] for end in (a, b)]
+    free, before = (sp.sub(x, y) for x, y in zip(*ends, strict=True))
+    closing = sp.dot(n, free)
+    square = closing * closing
+    for end in ends:
+        change = sp.sub(*end)
+        square = sp.dot(change, change, square)
+    square = LEAST_SPEED * LEAST_SPEED + friction * friction * square  # c²
+    slip, slip_before = tangential(n, free), tangential(n, before)
+    small = SMALL_SLIP * SMALL_SLIP * square
+    fading = maximum(1.0 - sp.dot(slip, slip) / small, 0.0)
+    for _ in range(2):
+        fading = fading * fading
+    ratio = sp.dot(slip_before, slip_before) / square
+    return (*slip, sqrt(small) * fading, maximum(ratio * ratio - STICKING, 0.0))
+
+
+class ContactRows(NamedTuple):
+    """The rows of a contact, the normal first; and how much each yields, as a part of the inverse mass."""
+
+    rows: list[Row]
+    yielding: list[Scalar]
+
+
+def contact_rows(point: ContactPoint, surface: Scalar, slip: Slip, dim: int, directions: int) -> ContactRows:
+    """The normal, and the directions of friction, evenly spread in the tangent plane.
+
+    surface: that of the pair. slip: not read in 2D, where the tangent plane is a line.
+    """
+    normal = contact_normal(point, surface)
+    n = normal.force
     if dim == 2:
-        tangents: list[Vec] = [(-n[1], n[0], 0.0)]
-    else:
-        # An orthonormal frame that is smooth but at n = -z (Duff et al., Building an Orthonormal Basis, Revisited).
-        sign = select(n[2] < 0.0, -1.0, 1.0)
-        a = -1.0 / (sign + n[2])
-        b = n[0] * n[1] * a
-        x = (1.0 + sign * n[0] * n[0] * a, sign * b, -sign * n[0])
-        y = (b, sign + n[1] * n[1] * a, -n[1])
-        angles = [math.pi * k / directions for k in range(directions)]
-        turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
-        tangents = [sp.add(sp.scale(c, x), sp.scale(s, y)) for c, s in turns]
-    return [Row(position, ZERO3, d) for d in (n, *tangents)]
+        return ContactRows([normal, normal._replace(force=(-n[1], n[0], 0.0))], [0.0, 0.0])
+    along = slip_direction(n, slip)
+    across = sp.cross(n, along)
+    angles = [math.pi * k / directions for k in range(directions)]
+    turns = [(round(math.cos(t), 15), round(math.sin(t), 15)) for t in angles]
+    tangents = [sp.add(sp.scale(c, across), sp.scale(s, along)) for c, s in turns]
+    return ContactRows(
+        [normal, *(normal._replace(force=d) for d in tangents)], [0.0, slip.yielding, *[0.0] * (directions - 1)]
+    )
+
+
+def slip_direction(n: Vec, slip: Slip) -> Vec:
+    """The unit vector along the slip, from which the directions of friction are counted.
+
+    The first of them is across the slip, where a side of the pyramid touches the cone. So a contact that slides is held
+    back by μ λn, whatever the axes of the world and however many directions there are.
+
+    Where a contact sticks, its directions do not matter; but they must be smooth, and the same from step to step, so
+    that rounding and unrest do not decide what friction holds. So another velocity is added to slow slips, which is a
+    smooth function of n alone, and lies along an axis if n does. It is zero at one normal and its opposite, in general
+    position, as no field of tangents is without zeros on a sphere; where the sum is zero, another direction is taken.
+    """
+    x, y, z = UNEVEN
+    direction = tangential(n, sp.add(slip.velocity, sp.scale(slip.still, (x * n[2], y * n[0], z * n[1]))))
+    vanishes = sp.dot(direction, direction) < LEAST_DIRECTION
+    direction = [select(vanishes, other, d) for other, d in zip(tangential(n, UNEVEN), direction, strict=True)]
+    return sp.scale(1.0 / sqrt(sp.dot(direction, direction)), direction)
+
+
+def tangential(n: Vec, x: Vec) -> Vec:
+    """The part of x that is perpendicular to the unit vector n."""
+    return sp.sub(x, sp.scale(sp.dot(n, x), n))
 
 
 def friction_share(dim: int, directions: int) -> float:

@@ -31,7 +31,7 @@ from ...ir import (
 from ..budget import WorkBudget
 from ..constraints.constraints import Constraints
 from ..constraints.problem import ContactProblem
-from ..constraints.rows import Row, contact_rows, material, row_speed
+from ..constraints.rows import Row, contact_normal, material, row_speed
 from ..geometry.contact_points import ContactPoints
 from ..geometry.solids import ACTIVE
 from ..integrators import Integrator
@@ -205,8 +205,8 @@ class Impacts:
             rests = self._rests(contact, duration)
             loaded = self.loaded.has(slot)
             # What closes at the same time, up to rounding, hits together: rounding must not decide which is the first.
-            joins = hitting & ~loaded & (e > 0.0) & (-speed > maximum(contact.least, self.together[0]))
-            closed = on & (~rests | joins) & (contact.gap <= CLOSED_GAP * contact.size)
+            at_once = hitting & ~loaded & (e > 0.0) & (-speed > maximum(contact.least, self.together[0]))
+            closed = on & (~rests | at_once) & (contact.gap <= CLOSED_GAP * contact.size)
             self.approach[slot] = -speed
             changes = [
                 sp.sub(*(end.velocity(contact.normal.point, which) for which in (AHEAD, START))) for end in contact.ends
@@ -244,7 +244,7 @@ class Impacts:
         a, b, support = constraints.pair(p)
         e = material(constraints.shape_record(a), constraints.shape_record(b), constraints.combine).restitution
         end_a, end_b = (Pose.of(pose_of(poses, link, width, constraints.dim)) for link in (support.a, support.b))
-        normal = contact_rows(point, constraints.pair_surface(p), constraints.dim, constraints.directions)[0]
+        normal = contact_normal(point, constraints.pair_surface(p))
         ahead, speed = (row_speed(normal, end_a, which) - row_speed(normal, end_b, which) for which in (AHEAD, START))
         pressing = maximum(-select(hitting, ahead, (ahead - speed) / select(hitting, 1.0, duration)), 0.0)
         size = constraints.pair_size(p)

@@ -15,7 +15,7 @@ REFINEMENTS = 4  # steps of iterative refinement of a linear solve, at most; eac
 
 
 class ProblemCotangents(NamedTuple):
-    """Cotangents of a problem: pushes [contact, row, 2 nv], b [contact, row], softness and mu [contact]."""
+    """Cotangents of a problem: pushes [contact, row, 2 nv], b and softness [contact, row], mu [contact]."""
 
     pushes: Array
     b: Array
@@ -52,7 +52,7 @@ class ContactSolution:
             factors = problem.factor(self.E)
         except RuntimeError:  # a step that was not solved has no derivative
             nan = np.full_like(s_bar, np.nan)
-            return ProblemCotangents(np.full_like(problem.pushes, np.nan), nan, nan[:, 0], nan[:, 0])
+            return ProblemCotangents(np.full_like(problem.pushes, np.nan), nan, nan, nan[:, 0])
         for _ in range(2):  # the second time restores digits that the factors lose
             y_hat = y_bar + problem.whitened(s_bar)
             left = s_bar + multiply_blocks(transposed, impulses_bar + problem.along(y_hat))
@@ -61,7 +61,7 @@ class ContactSolution:
         y, y_hat = problem.whitened(self.impulses), y_bar + problem.whitened(s_bar)
         pushes_bar = s_bar[:, :, None] * problem.at_ends(y) + self.impulses[:, :, None] * problem.at_ends(y_hat)
         mu_bar = (self.by_mu * (impulses_bar + problem.along(y_hat))).sum(1)
-        return ProblemCotangents(pushes_bar, s_bar, (s_bar * self.impulses).sum(1), mu_bar)
+        return ProblemCotangents(pushes_bar, s_bar, s_bar * self.impulses, mu_bar)
 
 
 class ActiveSetSystem:

@@ -137,7 +137,7 @@ class ContactCells:
         """The problem of velocities, of all contacts."""
         numbers, block = self.take(blocks), self.form.block
         pushes, b, softness, mu = (numbers[:, block[name]] for name in ("pushes", "b", "softness", "mu"))
-        return SparseDelassus(self._by_row(pushes), self.bodies, b, softness[:, 0], mu[:, 0])
+        return SparseDelassus(self._by_row(pushes), self.bodies, b, softness, mu[:, 0])
 
     def penetrating(self, blocks: Array) -> Array:
         """The contacts that have penetrated."""
@@ -147,7 +147,8 @@ class ContactCells:
         """The problem of positions: the normal rows of penetrating contacts, without friction."""
         numbers, block = self.take(blocks)[deep], self.form.block
         pushes, softness, rate = (numbers[:, block[name]] for name in ("pushes", "softness", "rate"))
-        return SparseDelassus(self._by_row(pushes)[:, :1], self.bodies[deep], rate, softness[:, 0], np.zeros(len(deep)))
+        normals, frictionless = self._by_row(pushes)[:, :1], np.zeros(len(deep))
+        return SparseDelassus(normals, self.bodies[deep], rate, softness[:, :1], frictionless)
 
     def _by_row(self, pushes: Array) -> Array:
         return pushes.reshape(-1, self.form.rows, self.form.push)
@@ -157,14 +158,14 @@ class ContactCells:
         block, numbers = self.form.block, np.zeros((len(self.bodies), self.form.block.size))
         numbers[:, block["pushes"]] = bars.pushes.reshape(len(self.bodies), -1)
         numbers[:, block["b"]] = bars.b
-        numbers[:, block.first("softness")], numbers[:, block.first("mu")] = bars.softness, bars.mu
+        numbers[:, block["softness"]], numbers[:, block.first("mu")] = bars.softness, bars.mu
         self.put(blocks_bar, self.take(blocks_bar) + numbers)
 
     def add_position_cotangents(self, blocks_bar: Array, bars: ProblemCotangents, deep: Array) -> None:
         """Add the cotangents of `position_problem` to those of the blocks."""
         block, numbers = self.form.block, np.zeros((len(self.bodies), self.form.block.size))
         numbers[deep, : self.form.push] = bars.pushes[:, 0]
-        numbers[deep, block.first("softness")] = bars.softness
+        numbers[deep, block.first("softness")] = bars.softness[:, 0]
         numbers[deep, block["rate"]] = bars.b
         self.put(blocks_bar, self.take(blocks_bar) + numbers)
 

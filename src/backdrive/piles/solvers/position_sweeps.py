@@ -30,7 +30,7 @@ class CorrectArguments(DeepArguments):
 
 def correct_contact(block: ContactBlock, y: Vec, old: Scalar) -> Scalar:
     """π of a contact after it is solved; zero where it does not penetrate."""
-    x = old - along(block.pushes[0], y, block.rate, block.softness * old) * block.inverse[0]
+    x = old - along(block.pushes[0], y, block.rate, block.softness[0] * old) * block.inverse[0]
     return select((block.rate < 0.0) & (x > 0.0), x, 0.0)
 
 
@@ -91,6 +91,6 @@ def correct_adjoint(form: ContactForm, a: CorrectAdjointArguments) -> None:
                     accumulate(block_bar.at(rate), (speed_bar,))
                     accumulate(block_bar.at(softness), (speed_bar * old,))
                     accumulate(block_bar.at(inverse), (select(on, total * (new - old), 0.0),))
-                    a.impulses_bar[c] = select(on, a.impulses_bar[c] + speed_bar * block.softness, -moved)
+                    a.impulses_bar[c] = select(on, a.impulses_bar[c] + speed_bar * block.softness[0], -moved)
                     bodies.add((speed_bar,), block.pushes[:1], 1)
                 bodies.store()

@@ -27,7 +27,7 @@ class SparseDelassus:
     """The contacts of a pile, whose Delassus matrix is never formed.
 
     Arguments: pushes [contact, row, 2 nv], for both bodies (`ContactBlock`); bodies [contact, 2], 0 does not move; b
-    [contact, row]; softness, mu [contact].
+    and softness [contact, row]; mu [contact].
 
     diagonal [contact, row]: of W + softness. fastest: 1 + the largest speed in b, m/s. touched: the bodies with
     contacts, one block each. island [contact]: contacts of different islands have no moving body in common.
@@ -37,7 +37,7 @@ class SparseDelassus:
         self.count, self.rows, width = pushes.shape
         self.nv, moves = width // 2, bodies > 0
         self.pushes = pushes * np.repeat(moves, self.nv, axis=1)[:, None, :]
-        self.b, self.softness, self.mu = b, softness[:, None], mu[:, None]
+        self.b, self.softness, self.mu = b, softness, mu[:, None]
         self.fastest = 1.0 + float(np.abs(b).max())
         self.diagonal = (self.pushes**2).sum(2) + self.softness
         self.touched, block = np.unique(bodies[moves], return_inverse=True)

@@ -125,14 +125,14 @@ def contact_adjoint(block: ContactBlock, y_bar: Vec, old: Vec, new: Vec, new_bar
     inverse_bar: list[Scalar] = [0.0] * len(old)
     coupling_bar: dict[tuple[int, int], Scalar] = dict.fromkeys(block.coupling, 0.0)
     mu_bar: Scalar = 0.0
-    softness_bar: Scalar = 0.0
+    softness_bar: list[Scalar] = [0.0] * len(old)
     for r in reversed(rows):
         free = absolute(new[r]) < bound if r else new[0] > 0.0
         total = direct[r] + moved[r]
         speeds_bar[r] = select(free, -(total * block.inverse[r]), 0.0)
         inverse_bar[r] = select(free, total * changes[r], 0.0)
-        old_bar[r] = select(free, direct[r] + speeds_bar[r] * block.softness, -moved[r])
-        softness_bar = softness_bar + speeds_bar[r] * old[r]
+        old_bar[r] = select(free, direct[r] + speeds_bar[r] * block.softness[r], -moved[r])
+        softness_bar[r] = speeds_bar[r] * old[r]
         if r:  # at a bound, λ = ± μ λₙ
             bound_bar = select(free, 0.0, select(new[r] < 0.0, -total, total))
             direct[0] = direct[0] + block.mu * bound_bar
@@ -140,5 +140,5 @@ def contact_adjoint(block: ContactBlock, y_bar: Vec, old: Vec, new: Vec, new_bar
         for c in range(r):
             coupling_bar[r, c] = speeds_bar[r] * changes[c]
             moved[c] = moved[c] + speeds_bar[r] * block.coupling[r, c]
-    rest = (*coupling_bar.values(), *speeds_bar, *inverse_bar, softness_bar, mu_bar)
+    rest = (*coupling_bar.values(), *speeds_bar, *inverse_bar, *softness_bar, mu_bar)
     return ContactCotangents(tuple(old_bar), tuple(speeds_bar), rest, changes)

@@ -152,7 +152,8 @@ def start_from_impulses(
 
 def solve_contact(block: ContactBlock, y: Vec, old: Vec) -> Vec:
     """The impulses of a contact after it is solved, row by row."""
-    speeds = [along(push, y, b, block.softness * x) for push, b, x in zip(block.pushes, block.b, old, strict=True)]
+    numbers = zip(block.pushes, block.b, block.softness, old, strict=True)
+    speeds = [along(push, y, b, softness * x) for push, b, softness, x in numbers]
     new: list[Scalar] = []
     for r in range(len(speeds)):
         for c, x_new in enumerate(new):
@@ -169,7 +170,7 @@ def contact_residual(block: ContactBlock, y: Vec, impulses: Vec) -> Scalar:
     """
     worst: Scalar = 0.0
     for r, (push, old) in enumerate(zip(block.pushes, impulses, strict=True)):
-        speed = along(push, y, block.b[r], block.softness * old)
+        speed = along(push, y, block.b[r], block.softness[r] * old)
         low, high = (-(block.mu * impulses[0]), block.mu * impulses[0]) if r else (0.0, INFINITE)
         x = clip(old - speed * block.inverse[r], low, high)
         worst = maximum(worst, absolute(old - x) / block.inverse[r])

@@ -1,0 +1,180 @@
+"""Friction in 3D does not know the axes of the world: it opposes the slip, and what touches is free to turn."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from contact_scenes import INTEGRATORS, SOLVERS, G, rolled
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from models import random_quaternion
+
+import backdrive as bd
+
+PYRAMIDS = pytest.mark.parametrize("pyramid", [4, 6, 8])
+SEEDS = st.integers(0, 2**16)
+
+
+# ---------------------------------------------------------------------------------------------- billiards
+
+
+def two_balls(pyramid):
+    """One hits the other at the same height, with spin about the vertical; no gravity."""
+    scene, angle = bd.Scene(3, gravity=(0, 0, 0)), math.pi / 6
+    c, s = math.cos(angle), math.sin(angle)
+    material = {"friction": 0.2, "restitution": 0.8}
+    scene.add_body("a", bd.Sphere(0.1), mass=1.0, **material)
+    scene.add_body(
+        "b", bd.Sphere(0.1), mass=1.0, position=(0.3 * c, 0.3 * s, 0.0), angular_velocity=(0, 0, 20),
+        velocity=(-2.0 * c + 0.6 * s, -2.0 * s - 0.6 * c, 0.0), **material,
+    )  # fmt: skip
+    return bd.Simulator(scene.build(), 0.01, specialize=False, pyramid=pyramid)
+
+
+@PYRAMIDS
+def test_billiards_at_one_height(pyramid):
+    """A ball that is hit at its own height stays at it, and what is hit a little higher goes a little down."""
+    sim = two_balls(pyramid)
+    heights = torch.tensor([0.0, 1e-13, -1e-13, 1e-9, -1e-9, 1e-5, -1e-5, 1e-3, -1e-3], dtype=torch.float64)
+    q, v = sim.model.initial_state(batch=len(heights))
+    q[:, 9] += heights
+    q.requires_grad_()
+    path = sim.rollout(bd.State(q, v), steps=20)
+    assert (path.status.impacts.sum(0) == 1).all() and (path.status.modes.sum(0) == path.status.modes[:, 0].sum()).all()
+    up = path.last.v[:, 2]
+    assert up[0].abs() < 1e-12
+    (slope,) = torch.autograd.grad(up.sum(), q)
+    torch.testing.assert_close(slope[:, 9], slope[:1, 9].expand(len(heights)), rtol=1e-4, atol=0)
+    torch.testing.assert_close(up.detach(), slope[0, 9] * heights, rtol=1e-4, atol=1e-14)
+    assert slope[0, 9] == pytest.approx((up[5] - up[6]).item() / 2e-5, rel=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------- rotated worlds
+
+
+def rotation(quaternion):
+    w, *u = quaternion
+    cross = np.array([[0.0, -u[2], u[1]], [u[2], 0.0, -u[0]], [-u[1], u[0], 0.0]])
+    return np.eye(3) + 2.0 * w * cross + 2.0 * cross @ cross
+
+
+def product(a, b):
+    return np.array([a[0] * b[0] - np.dot(a[1:], b[1:]), *(a[0] * b[1:] + b[0] * a[1:] + np.cross(a[1:], b[1:]))])
+
+
+def thrown(seed, turn):
+    """Bodies of all shapes that hit the ground at an angle, slide and collide, in a world turned by a quaternion."""
+    rng, R = np.random.default_rng(seed), rotation(turn)
+    scene = bd.Scene(3, gravity=tuple(R @ (0.0, 0.0, -G)))
+    scene.add_static(bd.HalfSpace(tuple(R @ (0.0, 0.0, 1.0))), friction=rng.uniform(0.1, 0.6))
+    shapes = [bd.Sphere(0.1), bd.Box(0.2, 0.15, 0.1), bd.Capsule(0.05, 0.2)]
+    for k in range(3):
+        place = np.array([0.3 * k, 0.02 * k, 0.15 + 0.02 * k])
+        velocity = np.array([*rng.uniform(0.5, 3.0, 2) * rng.choice([-1.0, 1.0], 2), -1.0])
+        scene.add_body(
+            f"body{k}", shapes[rng.integers(3)], density=1e3, position=tuple(R @ place), velocity=tuple(R @ velocity),
+            angular_velocity=tuple(R @ rng.normal(size=3)), quaternion=tuple(product(turn, random_quaternion(rng))),
+            friction=rng.uniform(0.1, 0.6), restitution=0.3,
+        )  # fmt: skip
+    return scene.build()
+
+
+@pytest.mark.parametrize(
+    ("sparse", "impacts"), [(False, False), (False, True), (True, False)], ids=["plain", "impacts", "big"]
+)
+@settings(max_examples=6)
+@given(seed=SEEDS)
+def test_worlds_can_be_turned(sparse, impacts, seed):
+    """All moves as before, in the turned world: to 1e-9, until impacts in quick succession make a chaos of it."""
+    rng, paths, calm = np.random.default_rng(seed), [], 13
+    for turn in (np.array([1.0, 0.0, 0.0, 0.0]), random_quaternion(rng)):
+        model = thrown(seed, turn)
+        options = {"sparse": True, "solver": bd.ProjectedGaussSeidel(20_000, 1e-14)} if sparse else {}
+        make = bd.Simulator if sparse else rolled
+        path = make(model, 0.005, impacts=impacts, **options).rollout(model.initial_state(), steps=12)
+        R = torch.tensor(rotation(turn))
+        found = [torch.stack([path.velocity(b), path.angular_velocity(b)], 1) @ R for b in model.bodies]
+        paths.append(torch.stack(found, 1))
+        assert path.status.contacts.sum() + path.status.impacts.sum() > 0
+        calm = min(calm, 1 + int((path.status.impacts.cumsum(0) <= 3).sum()))
+    torch.testing.assert_close(paths[1][:calm], paths[0][:calm], rtol=0, atol=1e-9 if not sparse else 1e-8)
+
+
+@pytest.mark.parametrize(
+    ("pyramid", "solver", "integrator"), [(4, "gauss-seidel", "euler"), (6, "interior-point", "midpoint")]
+)
+@settings(max_examples=4)
+@given(seed=SEEDS)
+def test_sliding_friction_opposes_the_slip(pyramid, solver, integrator, seed):
+    """A box on a level floor in any direction, with any turn: v falls by μ g, and keeps its direction."""
+    rng = np.random.default_rng(seed)
+    up = rng.normal(size=3)
+    up /= np.linalg.norm(up)
+    along = np.cross(up, rng.normal(size=3))
+    along /= np.linalg.norm(along)
+    R = np.stack([along, np.cross(up, along), up], 1)
+    w = 0.5 * math.sqrt(max(0.0, 1.0 + np.trace(R)))
+    if w < 0.1:
+        return
+    turn = np.array([w, *(np.array([R[2, 1] - R[1, 2], R[0, 2] - R[2, 0], R[1, 0] - R[0, 1]]) / (4.0 * w))])
+    spin = rng.uniform(0.0, 2.0 * math.pi)
+    scene = bd.Scene(3, gravity=tuple(-G * up))
+    scene.add_static(bd.HalfSpace(tuple(up)), friction=0.3)
+    quaternion = tuple(product(turn, np.array([math.cos(spin / 2), 0.0, 0.0, math.sin(spin / 2)])))
+    flat = {"position": tuple(0.001 * up), "quaternion": quaternion, "velocity": tuple(2.0 * along), "friction": 0.3}
+    scene.add_body("box", bd.Box(0.4, 0.4, 0.002), mass=1.0, **flat)
+    model = scene.build()
+    sim = rolled(model, 0.002, pyramid=pyramid, solver=SOLVERS[solver], integrator=INTEGRATORS[integrator])
+    path = sim.rollout(model.initial_state(), steps=50)
+    right = (2.0 - 0.3 * G * 0.002 * torch.arange(51, dtype=torch.float64))[:, None] * torch.tensor(along)
+    torch.testing.assert_close(path.velocity("box"), right, rtol=0, atol=1e-6)
+
+
+# ---------------------------------------------------------------------------------------------- Coulomb's law
+
+
+def sliding_plate(velocity, spin, duration, mu, half=0.25, dt=5e-5):
+    """Velocity and spin of a square plate of 1 kg on its four corners, which carry the same load: by its equations."""
+    v, w, angle = np.array(velocity), spin, 0.0
+    corners, inertia = half * np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]]), (2 * half) ** 2 / 6
+    for _ in range(round(duration / dt)):
+        c, s = math.cos(angle), math.sin(angle)
+        r = corners @ np.array([[c, s], [-s, c]])
+        slip = v + w * np.stack([-r[:, 1], r[:, 0]], 1)
+        force = -mu * G / 4 * slip / np.linalg.norm(slip, axis=1, keepdims=True)
+        v, w = v + dt * force.sum(0), w + dt * (r[:, 0] * force[:, 1] - r[:, 1] * force[:, 0]).sum() / inertia
+        angle += dt * w
+    return np.array([*v, w])
+
+
+@pytest.mark.parametrize(("velocity", "spin"), [((2.0, 0.5), 3.0), ((0.5, 0.0), 6.0)])
+def test_a_plate_that_slides_and_turns(velocity, spin):
+    """Its corners slip in different directions: friction holds none of them across its slip."""
+    scene, inertia = bd.Scene(3), 0.5**2 / 6
+    scene.add_static(bd.HalfSpace((0, 0, 1)), friction=0.3)
+    scene.add_body(
+        "plate", bd.Box(0.5, 0.5, 0.002), mass=1.0, inertia=(inertia / 2, inertia / 2, inertia), friction=0.3,
+        position=(0, 0, 0.001), velocity=(*velocity, 0.0), angular_velocity=(0, 0, spin),
+    )  # fmt: skip
+    model = scene.build()
+    path = rolled(model, 0.002).rollout(model.initial_state(), steps=50)
+    found = [*path.velocity("plate")[-1, :2].tolist(), path.angular_velocity("plate")[-1, 2].item()]
+    np.testing.assert_allclose(found, sliding_plate(velocity, spin, 0.1, 0.3), rtol=0, atol=1e-3)
+
+
+@PYRAMIDS
+@settings(max_examples=5)
+@given(azimuth=st.floats(0.0, 2.0 * math.pi))
+def test_the_angle_of_repose_is_the_same_all_around(pyramid, azimuth):
+    """What rests on a slope begins to slide where its tangent exceeds μ, whichever way the slope goes down."""
+    for steeper, slides in ((0.98, False), (1.02, True)):
+        angle = math.atan(0.5 * steeper)
+        down = np.array([math.cos(azimuth), math.sin(azimuth)])
+        scene = bd.Scene(3, gravity=(*(G * math.sin(angle) * down), -G * math.cos(angle)))
+        scene.add_static(bd.HalfSpace((0, 0, 1)), friction=0.5)
+        scene.add_body("box", bd.Box(0.3, 0.3, 0.01), mass=1.0, position=(0, 0, 0.005), friction=0.5)
+        model = scene.build()
+        last = rolled(model, 0.01, pyramid=pyramid).rollout(model.initial_state(), steps=20).last
+        expected = 0.2 * G * (math.sin(angle) - 0.5 * math.cos(angle)) if slides else 0.0
+        np.testing.assert_allclose(last.v[:2], expected * down, rtol=1e-6, atol=1e-7)
