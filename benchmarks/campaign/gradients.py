@@ -5,6 +5,11 @@ before. The vector J d of derivatives of both states comes from differences of f
 adjoint. A difference is clean if it agrees with that of another size, and if the left side agrees with the right: what
 is on a switch of contacts, limits or motors has different derivatives on its sides, or a jump. Errors are relative to
 |J d|, since the entries of c are of the order of 1.
+
+A motion may also lie in a sliver between two switches, narrower than any difference: where constraints at rest oppose
+each other, they share what they cannot both have by their compliance, within 1e-10 m, before one of them gives way. Its
+gradient is that of the sliver, and differences are those of both sides. Such motions are told by `status.modes`, which
+differ from those of all neighbours; if their gradient disagrees, they count on their own.
 """
 
 from __future__ import annotations
@@ -36,20 +41,23 @@ class Tolerances:
 
 DOUBLE = Tolerances()
 SINGLE = Tolerances(right=2e-3)  # differences are those of the same motion in float64
-SAME_MOTION = 1e-4  # a motion in float32 is that in float64, relative to 1 + the largest coordinate
+SAME_MOTION = 2e-5  # a motion in float32 is that in float64, relative to 1 + the largest coordinate
 LEAST = 1e-3  # |J d| below it counts as this
 
 RIGHT, WRONG, RIGHT_MARKED, WRONG_MARKED, UNDECIDED = "right", "WRONG", "right, marked", "wrong, marked", "undecided"
-OUTCOMES = (RIGHT, WRONG, RIGHT_MARKED, WRONG_MARKED, UNDECIDED)
+BETWEEN = "between switches"
+OUTCOMES = (RIGHT, WRONG, RIGHT_MARKED, WRONG_MARKED, BETWEEN, UNDECIDED)
 
 
 @dataclass(frozen=True)
 class Judgement:
-    """Of every motion, [B]: clean, error (relative, of the adjoint against clean differences), touching; marks: by what
-    the status says that the gradient is not exact. right: errors up to this are."""
+    """Of every motion, [B]: clean, error (relative, of the adjoint against clean differences), between (it has other
+    modes than its neighbours on both sides), touching; marks: by what the status says that the gradient is not exact.
+    right: errors up to this are."""
 
     clean: Tensor
     error: Tensor
+    between: Tensor
     touching: Tensor
     marks: dict[str, Tensor]
     right: float
@@ -64,9 +72,11 @@ class Judgement:
 
     def outcomes(self) -> list[str]:
         names = []
-        for clean, error, told in zip(self.clean.tolist(), self.error.tolist(), self.marked.tolist()):
+        every = zip(*(x.tolist() for x in (self.clean, self.error, self.between, self.marked)))
+        for clean, error, between, told in every:
             right = error <= self.right
-            decided = (RIGHT_MARKED if right else WRONG_MARKED) if told else (RIGHT if right else WRONG)
+            unmarked = RIGHT if right else BETWEEN if between else WRONG
+            decided = (RIGHT_MARKED if right else WRONG_MARKED) if told else unmarked
             names.append(decided if clean else UNDECIDED)
         return names
 
@@ -106,7 +116,7 @@ def judge(functional: Functional, sizes: tuple[float, ...] = SIZES) -> Judgement
     (gradient,) = torch.autograd.grad((functional.states(path) * functional.cotangent).sum(), x)
     adjoint = (gradient * functional.direction).sum(1)
     exact = simulator if not family.single else family.simulator(motions.world.model, motions.dt, dtype=torch.float64)
-    center, slopes, clean = differences(functional, exact, sizes)
+    center, slopes, clean, between = differences(functional, exact, sizes)
     if family.single:
         states = functional.states(path).detach()
         clean &= ((states - center).abs().amax(1) < SAME_MOTION * (1.0 + center.abs().amax(1)))[None]
@@ -119,13 +129,14 @@ def judge(functional: Functional, sizes: tuple[float, ...] = SIZES) -> Judgement
     error = errors.nan_to_num(nan=torch.inf, posinf=torch.inf).amin(0)
     touching = (path.status.contacts > 0).any(0) | (path.status.impacts > 0).any(0)
     tolerances = SINGLE if family.single else DOUBLE
-    return Judgement(clean.any(0), error, touching, marks(family, path), tolerances.right)
+    return Judgement(clean.any(0), error, between, touching, marks(family, path), tolerances.right)
 
 
 def differences(
     functional: Functional, simulator: bd.Simulator, sizes: tuple[float, ...]
-) -> tuple[Tensor, Tensor, Tensor]:
-    """The states [B, m], and for every size but the first: J d [sizes - 1, B, m], and whether it is clean."""
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The states [B, m], and for every size but the first: J d [sizes - 1, B, m], and whether it is clean; and whether
+    the modes of all neighbours differ from those of the motion itself, [B]."""
     motions, direction = functional.motions, functional.direction
     steps = [0.0] + [size * k for size in sizes for k in OFFSETS]
     offsets = torch.tensor(steps, dtype=torch.float64)
@@ -134,6 +145,8 @@ def differences(
         path = motions.repeated(len(steps)).rollout(simulator, x.flatten(0, 1))
         values = functional.states(path).unflatten(0, (motions.count, len(steps)))
     center, around = values[:, :1], values[:, 1:].unflatten(1, (len(sizes), len(OFFSETS)))
+    modes = path.status.modes.unflatten(1, (motions.count, len(steps)))
+    between = (modes[..., 1:] != modes[..., :1]).any(0).all(1)
     found, clean = [], []
     for k, size in enumerate(sizes):
         plus, minus, plus2, minus2 = around[:, k].unbind(1)
@@ -146,4 +159,4 @@ def differences(
         left_side = (3.0 * center[:, 0] - 4.0 * minus + minus2) / (2.0 * size)
         agree &= (right_side - left_side).norm(dim=1) < DOUBLE.sides * scale
         clean.append(agree)  # False for NaN
-    return center[:, 0], torch.stack(found[1:]), torch.stack(clean)
+    return center[:, 0], torch.stack(found[1:]), torch.stack(clean), between

@@ -10,7 +10,7 @@ import rich.box
 import rich.table
 
 from .families import FAMILIES
-from .gradients import OUTCOMES, RIGHT, RIGHT_MARKED, UNDECIDED, WRONG, WRONG_MARKED
+from .gradients import BETWEEN, OUTCOMES, RIGHT, RIGHT_MARKED, UNDECIDED, WRONG, WRONG_MARKED
 
 Result = dict[str, Any]
 
@@ -78,11 +78,12 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
     """The numbers that the promises are about."""
     gradients, energy, bits = (totals(results, part) for part in COLUMNS)
     motions = sum(gradients[name] for name in OUTCOMES)
-    clean = motions - gradients[UNDECIDED]
+    clean = motions - gradients[UNDECIDED] - gradients[BETWEEN]
     marked = gradients[RIGHT_MARKED] + gradients[WRONG_MARKED]
     return {
         "motions": motions, "clean": clean, "right": gradients[RIGHT], "wrong and unmarked": gradients[WRONG],
         "clean and marked": marked, "of them right": gradients[RIGHT_MARKED], "undecided": gradients[UNDECIDED],
+        "between switches": gradients[BETWEEN],
         "marked of clean": marked / clean if clean else 0.0, "worlds": energy["worlds"], "gains": energy["gains"],
         "comparisons of bits": bits["comparisons"], "different bits": bits["different"],
         "failed tasks": sum("error" in r for r in results),
@@ -96,7 +97,8 @@ def lines(results: Sequence[Result]) -> list[str]:
         found.append(
             f"gradients: {s['motions']} motions, {s['clean']} with clean differences; {s['wrong and unmarked']} "
             f"wrong and unmarked; {s['clean and marked']} marked ({100.0 * s['marked of clean']:.1f} % of the clean, "
-            f"aim: at most {100.0 * MOST_MARKED:g} %), of which {s['of them right']} were right"
+            f"aim: at most {100.0 * MOST_MARKED:g} %), of which {s['of them right']} were right; "
+            f"{s['between switches']} lie between two switches"
         )
     if s["worlds"]:
         found.append(f"energy: {s['worlds']} worlds, {s['gains']} gain energy")

@@ -190,3 +190,35 @@ def test_a_limit_stops_a_slider(integrator, dt):
     mine, right = (torch.autograd.grad((x.sin() + 0.3 * y).sum(), (q, v, mass)) for x, y in
                    ((last.q[:, 0], last.v[:, 0]), (place, after)))  # fmt: skip
     assert all((x - y).abs().max() < 1e-5 for x, y in zip(mine, right))
+
+
+@pytest.mark.parametrize("integrator", INTEGRATORS)
+@settings(max_examples=10)
+@given(
+    time=st.floats(0.1, 0.9),
+    side=st.floats(0.1, 0.5),
+    restitution=st.sampled_from([0.0, 0.5]),
+    friction=st.floats(0, 1),
+)
+def test_an_impact_elsewhere_leaves_what_rests_alone(integrator, time, side, restitution, friction):
+    """A box at rest that is tilted, by much more than the depth at which it rests (1e-10 m), lies down in a step; in
+    the middle of the step a ball hits the floor. The derivative at rest must be that of the visible motion."""
+    scene = bd.Scene(2)
+    scene.add_static(bd.HalfSpace((0.0, 1.0)), friction=friction, restitution=restitution)
+    options = {"mass": 1.0, "friction": friction, "restitution": restitution}
+    scene.add_body("box", bd.Box(0.3, side), position=(0.0, side / 2), **options)
+    scene.add_body("ball", bd.Circle(0.1), position=(5.0, 50.0), **(options | {"restitution": 0.5}))
+    model = scene.build()
+    sim = simulator(model, 1 / 30, integrator)
+    q, v = sim.rollout(model.initial_state(1), steps=30).last
+    q, v = q.clone(), v.clone()
+    q[0, 4], v[0, 3:] = 0.1 + 3.0 * time * sim.dt, torch.tensor([0.0, -3.0, 0.0])
+    tilted = q + 1e-6 * torch.tensor([0.0, 1.0, -1.0])[:, None] * torch.eye(6, dtype=torch.float64)[2]
+    turning = sim.rollout(bd.State(tilted, v.repeat(3, 1)), steps=1).last.v[:, 2]
+    q.requires_grad_()
+    path = sim.rollout(bd.State(q, v), steps=1)
+    assert path.status.impacts.sum() == 1
+    (gradient,) = torch.autograd.grad(path.last.v[0, 2], q)
+    assert gradient[0, 2] < -0.1 / sim.dt
+    for slope in ((turning[1] - turning[0]) / 1e-6, (turning[0] - turning[2]) / 1e-6):
+        assert gradient[0, 2].item() == pytest.approx(slope.item(), rel=1e-4)

@@ -18,6 +18,7 @@ from ...ir import (
     Scalar,
     ScalarArray,
     absolute,
+    any_lane,
     carry,
     clip,
     loop,
@@ -27,6 +28,7 @@ from ...ir import (
     select,
     sqrt,
     to_float,
+    when,
 )
 from ..budget import WorkBudget
 from ..constraints.constraints import Constraints
@@ -39,6 +41,7 @@ from ..math import spatial as sp
 from ..math.arrays import zero
 from ..tree.poses import Pose, pose_of
 from ..tree.tree import Tree
+from .reach import Reach
 from .slot_set import SlotSet
 
 # Relative speeds below this (m/s) are treated as zero: the contact neither approaches, nor separates, nor presses.
@@ -114,15 +117,15 @@ class Impacts:
         that of the step. loaded: the resting contacts that carried a load before. struck: contacts that were found not
         to rest.
     Of the current substep:
-        role [nslot]: ABSENT, HOLDING or BOUNCING. several: 1 where more than one contact takes part. approach [nslot]:
-        speed of approach at its start, m/s. rest_share [nslot]: a contact that approaches more slowly than this part of
-        the speed that pressing forces give it in a step rests. push [nslot]: change of the relative velocity at the
-        contact by forces, m/s. watch: 1 where gaps must be watched. hit, hit_roots: the contact that hits next (-1:
-        none) and its trees; hit_speed: its speed of approach (m/s), if it hits at once. late: 1 where that contact had
-        penetrated already, or is so slow that its gap does not determine the time of impact. returns: where that
-        contact hits at the gap that it had at the start of the substep, and not at zero, the slot that it had there;
-        else -1. jumps: 1 where its gap did not close, but jumped below zero: an edge came to lie on a face, and bodies
-        touch at another place from then on.
+        role [nslot]: ABSENT, HOLDING or BOUNCING. several: 1 where more than one contact takes part in an impact.
+        approach [nslot]: speed of approach at its start, m/s. rest_share [nslot]: a contact that approaches more slowly
+        than this part of the speed that pressing forces give it in a step rests. push [nslot]: change of the relative
+        velocity at the contact by forces, m/s. watch: 1 where gaps must be watched. hit, hit_roots: the contact that
+        hits next (-1: none) and its trees; hit_speed: its speed of approach (m/s), if it hits at once. late: 1 where
+        that contact had penetrated already, or is so slow that its gap does not determine the time of impact. returns:
+        where that contact hits at the gap that it had at the start of the substep, and not at zero, the slot that it
+        had there; else -1. jumps: 1 where its gap did not close, but jumped below zero: an edge came to lie on a face,
+        and bodies touch at another place from then on.
     For the status of the step:
         fallbacks: 1 where impacts were given up. simultaneous: impacts of several contacts, and those where gaps jump.
     """
@@ -195,9 +198,9 @@ class Impacts:
         for k in loop(contacts.near_slot_count[0]):
             self.role[contacts.near_slots[k]] = ABSENT
         first_hit = FirstHit()
-        members, hits = carry(1), carry(1)
+        hits = carry(1)
         first_hit.clear()
-        members[0], hits[0] = 0.0, 0.0
+        hits[0] = 0.0
         hitting, over = self.hitting, (self.over[0] > 0.5) & ~self.hitting
         for c in loop(contacts.count[0]):
             contact = self._approach(constraints, contacts, poses, width, c, duration, hitting)
@@ -222,7 +225,6 @@ class Impacts:
             bounce = hitting & hit & (e > 0.0) & (-speed >= contact.least)
             role = select(over, select(on, HOLDING, ABSENT), select(bounce, BOUNCING, takes_part))
             self.role[slot] = role
-            members[0] = members[0] + select(role > 0.5, 1.0, 0.0)
             hits[0] = hits[0] + select(hitting & hit, 1.0, 0.0)
             first_hit.watch(on & ~rests & ~over)
             at_once = closed & (contact.gap <= AT_ONCE_GAP * contact.size)
@@ -231,8 +233,21 @@ class Impacts:
             late = (contact.gap < -CLOSED_GAP * contact.size) | slight
             first_hit.replace(first, to_float(slot), roots, -speed, late)
         first_hit.write(self)
-        self.several[0] = select(members[0] > 1.5, 1.0, 0.0)
+        for _ in when(any_lane(hitting)):
+            self._leave_out(constraints, contacts)
         self.simultaneous[0] = self.simultaneous[0] + select(hits[0] > 1.5, 1.0, 0.0)
+
+    def _leave_out(self, constraints: Constraints, contacts: ContactPoints) -> None:
+        """Let contacts that the impact does not reach take no part in it; sets `several`."""
+        reach, members = Reach(self.tree.nlink, self.roots), carry(1)
+        reach.spread(constraints, contacts, self.role)
+        members[0] = 0.0
+        for c in loop(contacts.count[0]):
+            slot, (_, _, support) = contacts.slots[c], constraints.pair(contacts.pairs[c])
+            absent = self.hitting & ~reach.has(support.root_a, support.root_b)
+            self.role[slot] = select(absent, ABSENT, self.role[slot])
+            members[0] = members[0] + select(self.role[slot] > 0.5, 1.0, 0.0)
+        self.several[0] = select(members[0] > 1.5, 1.0, 0.0)
 
     def _approach(
         self, constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int, c: Index,
