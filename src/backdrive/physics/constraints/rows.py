@@ -107,13 +107,13 @@ def contact_slip(point: ContactPoint, surface: Scalar, friction: Scalar, a: Pose
         change = sp.sub(*end)
         square = sp.dot(change, change, square)
     square = LEAST_SPEED * LEAST_SPEED + friction * friction * square  # c²
+    inverse = 1.0 / square
     slip, slip_before = tangential(n, free), tangential(n, before)
-    small = SMALL_SLIP * SMALL_SLIP * square
-    fading = maximum(1.0 - sp.dot(slip, slip) / small, 0.0)
+    fading = maximum(1.0 - sp.dot(slip, slip) * (inverse * SMALL_SLIP**-2), 0.0)
     for _ in range(2):
         fading = fading * fading
-    ratio = sp.dot(slip_before, slip_before) / square
-    return (*slip, sqrt(small) * fading, maximum(ratio * ratio - STICKING, 0.0))
+    ratio = sp.dot(slip_before, slip_before) * inverse
+    return (*slip, SMALL_SLIP * sqrt(square) * fading, maximum(ratio * ratio - STICKING, 0.0))
 
 
 class ContactRows(NamedTuple):
