@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 SCRIPT = Path(__file__).parents[1] / "tests" / "support" / "fuzz_operators.py"
@@ -21,20 +22,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--calls", type=int, default=1_000_000, help="of all seeds together")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 31337])
+    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
     arguments = parser.parse_args()
-    began, made, refused, failed = time.perf_counter(), 0, 0, 0
-    for first in range(0, arguments.calls, PART * len(arguments.seeds)):
-        for number, seed in enumerate(arguments.seeds):
-            count = min(PART, arguments.calls - first - number * PART)
-            if count <= 0:
-                break
-            done = run(seed, count, first // len(arguments.seeds))
+    parts, began, made, refused, failed = [], time.perf_counter(), 0, 0, 0
+    for k, first in enumerate(range(0, arguments.calls, PART)):
+        seed, count = arguments.seeds[k % len(arguments.seeds)], min(PART, arguments.calls - first)
+        parts.append((seed, count, PART * (k // len(arguments.seeds))))
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        for (seed, count, first), done in zip(parts, pool.map(lambda part: run(*part), parts), strict=True):
             made, seconds = made + count, time.perf_counter() - began
             if done.returncode == 0:
                 refused += int(done.stdout.split(",")[1].split()[0])
             else:
                 failed += 1
-                print(f"seed {seed}, {count} calls from {first // len(arguments.seeds)} on:\n{done.stderr[-3000:]}")
+                print(f"seed {seed}, {count} calls from {first} on:\n{done.stderr[-3000:]}")
             print(f"{made:,} calls in {seconds:,.0f} s, {refused:,} refused; {failed} failures", flush=True)
     return 1 if failed else 0
 
