@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ..physics.constraints.energy_guard import FALSE_POSITIONS, GAIN, JUMP, MOST_SOLVES, PRECISION
+from ..physics.constraints.energy_guard import FALSE_POSITIONS, GAIN, JUMP, MOST_SOLVES
 from .memory import Memory
 from .solvers.base import (
     BlockCotangents,
@@ -25,6 +25,10 @@ from .solvers.base import (
 )
 
 Array = np.ndarray
+
+# κ is found when an island changes its energy by less than this many roundings; its bracket is not made narrower than
+# that. The derivative of κ is that of an unchanged energy, however far the sweeps have converged.
+NO_CHANGE, PRECISION = 64.0, 64.0
 
 
 class GuardedSolver:
@@ -45,7 +49,8 @@ class GuardedSolver:
             return self.solver.solve(memory, problem)
         blocks, start = problem.blocks, problem.impulses[0].copy()
         solution, bias = self.solver.solve(memory, problem), blocks[:, self._bias].copy()
-        b, least = blocks[:, self._normal].copy(), self.tolerance * (1.0 + float(np.abs(blocks[:, self._b]).max()))
+        b, fastest = blocks[:, self._normal].copy(), 1.0 + float(np.abs(blocks[:, self._b]).max())
+        least, rounding = self.tolerance * fastest, float(np.finfo(blocks.dtype).eps)
         if not self._may_gain(blocks, solution.impulses, GAIN * least):
             return solution
         islands = Islands(self.form, problem)
@@ -54,12 +59,13 @@ class GuardedSolver:
         for _ in range(MOST_SOLVES):
             if not (search.going.any() or search.again):
                 break
-            kept = islands.of_cells(search.next(PRECISION * self.tolerance))
+            kept = islands.of_cells(search.next(PRECISION * rounding))
             blocks[:, self._normal] = b - (1.0 - kept) * np.minimum(bias, 0.0)
             problem.impulses[0] = start
             solution = self.solver.solve(memory, problem)
             gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
-            search.take(gain, np.abs(gain) <= GAIN * least * scale, gain > GAIN * least * scale)
+            unchanged = np.abs(gain) <= NO_CHANGE * rounding * fastest * scale
+            search.take(gain, unchanged, gain > GAIN * least * scale)
         jump = np.where(
             search.acts & (np.abs(gain) > JUMP * least * scale), np.abs(gain) / np.maximum(scale, 1e-300), 0.0
         )
