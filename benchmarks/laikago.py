@@ -50,8 +50,8 @@ def description() -> str:
     return spec.to_xml()
 
 
-def on_floor(shapes: str = "feet") -> str:
-    """Above a floor, with a position servo on each hinge.
+def on_floor(shapes: str = "feet", friction: float = 1.0) -> str:
+    """Above a floor, with a position servo on each hinge; friction: its coefficient.
 
     shapes: what may touch: "feet" (the four spheres) or "floor" (all shapes) with the floor, or "all" with each other
     as well.
@@ -64,6 +64,8 @@ def on_floor(shapes: str = "feet") -> str:
         if shapes == "feet" and geom.type != mujoco.mjtGeom.mjGEOM_SPHERE:
             spec.delete(geom)  # the file has the masses
     spec.worldbody.add_geom(name="floor", type=mujoco.mjtGeom.mjGEOM_PLANE, size=[0, 0, 1])
+    for geom in spec.geoms:
+        geom.friction[0] = friction
     for motor in spec.actuators:
         motor.set_to_position(kp=STIFFNESS, kv=DAMPING)
     spec.compile()

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 STEPS = (50, 100, 500, 1000, 5000)
+STICKY = 100.0  # coefficient of friction of feet that do not slide
 LIFT = 0.04  # m
 SETTLED = 1000  # steps after which it stands
 SWEEPS = 20  # of the plain equations: their motion is then the engine's to 1e-5, see `compare`
@@ -96,10 +97,13 @@ FULL, QUICK = Settings(STEPS, 4.0, 60.0, True), Settings((50, 100), 0.5, 10.0, F
 
 
 class World:
-    """The robot, its start, and as many controls as are needed."""
+    """The robot, its start, and as many controls as are needed.
+
+    Its feet do not slide: so the directions of friction, which differ between the tools, make no difference.
+    """
 
     def __init__(self, generator: torch.Generator, steps: int) -> None:
-        self.mjcf = laikago.on_floor()
+        self.mjcf = laikago.on_floor(friction=STICKY)
         self.simulator = Simulator(load(self.mjcf), laikago.DT, threads=1, specialize=True)
         q, v, self.controls = laikago.released(LIFT, steps, generator)
         self.start = State(q, v)

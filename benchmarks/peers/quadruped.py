@@ -6,8 +6,9 @@ are columns.
 
     M (v⁺ - v) = h (τ - c) + Jᵀ λ      0 ≤ Jₙ v⁺ + gap/h ⊥ λₙ ≥ 0,   |λₜ| ≤ μ λₙ          q⁺ = q ⊕ h (v⁺ + p)
 
-as the engine has it, with two differences: λ is what a fixed number of Gauss-Seidel sweeps makes of that of the step
-before, where the engine solves exactly; and joint limits, which this motion does not come near, are left out.
+as the engine has it, with three differences: λ is what a fixed number of Gauss-Seidel sweeps makes of that of the step
+before, where the engine solves exactly; tangents are the axes of the world, where the engine's follow the slip (a foot
+that does not slide moves alike); and joint limits, which this motion does not come near, are left out.
 
 All spatial vectors (angular part first) and inertias are about the origin of the trunk and along its axes: what acts on
 a link is then what acts on the trunk, and inertias are added up.
