@@ -1,0 +1,167 @@
+"""Newton's method for the convex problem of soft constraints, with an exact line search, in all lanes together.
+
+It starts from the unconstrained acceleration: the result is a function of the state and the controls alone. Lanes that
+have converged do not change any more.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir import (
+    Index,
+    Mask,
+    Scalar,
+    ScalarArray,
+    absolute,
+    any_lane,
+    carry,
+    interruptible,
+    loop,
+    maximum,
+    memory,
+    select,
+    sqrt,
+    when,
+    while_any,
+)
+from ..math.arrays import copy
+from ..math.linear import TILE, factor_lu, solve_lu
+from .problem import SoftProblem
+
+LINE_STEPS = 30  # most steps of the line search
+LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it; beyond, Newton's next step does better
+ROUNDING = 1e-28  # a squared step less than this part of the kinetic energy of the free motion is rounding
+
+
+class Solution(NamedTuple):
+    """w [nv], the residuals x and the forces f [n] of all rows, and the part of the first step that the last one was,
+    zero where the method converged."""
+
+    w: ScalarArray
+    x: ScalarArray
+    f: ScalarArray
+    residual: Scalar
+
+
+def padded_size(nv: Index) -> Index:
+    return (nv + (TILE - 1)) // TILE * TILE
+
+
+class Newton:
+    """The method, and memory for it. H [n, n]: the Hessian or its factors; n: nv in whole tiles."""
+
+    def __init__(self, problem: SoftProblem) -> None:
+        self.problem, self.nv, self.n = problem, problem.nv, padded_size(problem.nv)
+        self.H = memory(self.n * self.n)
+        self.x, self.f, self.y = (memory(problem.capacity) for _ in range(3))
+        self.w, self.change, self.p, self.g = (memory(self.n) for _ in range(4))
+        self.w0 = memory(self.nv)
+
+    def solve(self, free: ScalarArray) -> Solution:
+        """free [nv]: w₀."""
+        problem, settings, nv = self.problem, self.problem.settings, self.nv
+        copy(nv, free, self.w0)
+        copy(nv, free, self.w)
+        residual = memory(1)
+        residual[0] = 0.0
+        for _ in when(problem.count > 0):
+            problem.residual(self.w, self.x)
+            going, first = carry(1), carry(1)
+            scale = memory(1)
+            going[0], first[0], scale[0] = 1.0, 0.0, 1.0
+            for k in loop(nv):
+                scale[0] = scale[0] + self.w0[k] * self.w0[k] / problem.factors.inverse[k]
+            for i in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations)):
+                self._forces_and_gradient()
+                decrement = self._direction()
+                first[0] = select(first[0] > 0.0, first[0], decrement)
+                least = settings.tolerance * settings.tolerance * first[0] + ROUNDING * scale[0]
+                converged = ~(decrement > least)
+                moving = going[0] > 0.0
+                residual[0] = select(moving & ~converged, sqrt(maximum(decrement / first[0], 0.0)), 0.0)
+                going[0] = select(converged, 0.0, going[0])
+                for k in loop(nv):
+                    self.p[k] = select(moving, self.p[k], 0.0)
+                problem.rows.speeds(self.p, self.y)
+                step = self._line_search(going[0] > 0.0)
+                for k in loop(nv):
+                    self.w[k] = self.w[k] + step * self.p[k]
+                for r in loop(problem.count):
+                    self.x[r] = self.x[r] + step * self.y[r]
+            problem.forces(self.x, self.f)
+        return Solution(self.w, self.x, self.f, residual[0])
+
+    def _forces_and_gradient(self) -> None:
+        for k in loop(self.nv):
+            self.change[k] = self.w[k] - self.w0[k]
+        self.problem.forces(self.x, self.f)
+        self.problem.gradient(self.f, self.change, self.g)
+
+    def factor(self) -> None:
+        """The factors of the Hessian at the current residuals."""
+        self.problem.hessian(self.x, self.H, self.n)
+        factor_lu(self.H, self.n)
+
+    def solve_hessian(self, target: ScalarArray) -> None:
+        """target [n] ← H⁻¹ target, with the factors."""
+        for k in loop(self.n, start=self.nv):
+            target[k] = 0.0
+        solve_lu(self.H, self.n, target)
+
+    def _direction(self) -> Scalar:
+        """p = -H⁻¹ g; returns the squared length of the step in the norm of H."""
+        self.factor()
+        for k in loop(self.nv):
+            self.p[k] = -self.g[k]
+        self.solve_hessian(self.p)
+        total = carry(1)
+        total[0] = 0.0
+        for k in loop(self.nv):
+            total[0] = total[0] - self.g[k] * self.p[k]
+        return total[0]
+
+    def _line_search(self, seeking: Mask) -> Scalar:
+        """The step along p at which the slope of the cost vanishes; 1 in lanes that do not seek it."""
+        low, high, step, going = carry(1), carry(1), carry(1), carry(1)
+        first, _ = self._slope(0.0)
+        low[0], high[0], step[0], going[0] = 0.0, 1e30, 1.0, select(seeking, 1.0, 0.0)
+        for _ in while_any(lambda: going[0] > 0.0, LINE_STEPS):
+            slope, curvature = self._slope(step[0])
+            found = absolute(slope) <= LINE_TOLERANCE * absolute(first)
+            going[0] = select(found, 0.0, going[0])
+            low[0] = select(slope < 0.0, maximum(low[0], step[0]), low[0])
+            high[0] = select(slope < 0.0, high[0], step[0])
+            wanted = step[0] - slope / curvature
+            middle = select(high[0] < 1e29, 0.5 * (low[0] + high[0]), 2.0 * step[0])
+            inside = (wanted > low[0]) & (wanted < high[0])
+            step[0] = select(going[0] > 0.0, select(inside, wanted, middle), step[0])
+        return step[0]
+
+    def _slope(self, step: Scalar) -> tuple[Scalar, Scalar]:
+        """The first and second derivative of the cost along p, at this step."""
+        problem, block, elliptic = self.problem, self.problem.settings.block, self.problem.settings.elliptic
+        slope, curvature = carry(1), carry(1)
+        slope[0], curvature[0] = 0.0, 0.0
+        for k in loop(self.nv):
+            p = self.p[k]
+            weighted = p / problem.factors.inverse[k]
+            slope[0] = slope[0] + weighted * (self.change[k] + step * p)
+            curvature[0] = curvature[0] + weighted * p
+        for r in loop(problem.singles[0]):
+            y, law = self.y[r], problem.single_law(r)
+            at = self.x[r] + step * y
+            slope[0] = slope[0] - law.force(at) * y
+            curvature[0] = curvature[0] + law.curvature(at) * y * y
+        for c in loop(problem.contacts[0]):
+            first = problem.first_row(c)
+            law_c, y_c = problem.contact_law(first), [self.y[first + k] for k in range(block)]
+            at_c = [self.x[first + k] + step * y_c[k] for k in range(block)]
+            for f, y in zip(law_c.force(elliptic, at_c), y_c, strict=True):
+                slope[0] = slope[0] - f * y
+            for row, y in zip(law_c.curvature(elliptic, at_c), y_c, strict=True):
+                for c_ij, z in zip(row, y_c, strict=True):
+                    curvature[0] = curvature[0] + y * c_ij * z
+        return slope[0], curvature[0]
+
+

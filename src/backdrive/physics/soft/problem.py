@@ -1,0 +1,164 @@
+"""All rows of a state, and the convex problem on accelerations that they pose.
+
+With the factors of M, accelerations are a = E w, where M = E⁻ᵀ diag(d) E⁻¹ (`dynamics.reduce` and `expand` are the two
+halves of a solve), and the rows are J a = Y w (`delassus.ReducedRows`). So the problem is
+
+    minimise over w    1/2 Σ d (w - w₀)² + s(Y w - a_ref),       w₀: that of the unconstrained acceleration
+
+and the Hessian is diag(d) + Yᵀ C Y, with C block-diagonal: the curvature of every constraint's cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, counters, loop, memory, select, when
+from ..constraints.constraints import Constraints, Support
+from ..constraints.delassus import ReducedRows, RootFrameFactors
+from ..constraints.rows import Row
+from ..math.arrays import zero
+from ..math.linear import TILE
+from ..math.spatial import Vec
+from .laws import ContactLaw, SingleLaw
+from .settings import SoftSettings
+
+
+class SoftProblem:
+    """The rows of one state. Single rows come first, padded to whole tiles, then the contacts, of `block` rows each.
+
+    Arrays over rows: reference (a_ref), D, mu (contacts) or low (single rows), high (single rows). singles, contacts
+    [1]: how many single rows, whole tiles of them, and how many contacts there are.
+    """
+
+    def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
+        self.settings, self.nv, self.factors = settings, nv, factors
+        self.capacity = 2 * constraints.nsingle + constraints.nslot * settings.block + 2 * TILE
+        self.rows = ReducedRows(constraints, factors, nv, self.capacity)
+        self.reference, self.D, self.mu, self.high = (memory(self.capacity) for _ in range(4))
+        self.singles, self.contacts = counters(1), counters(1)
+        self.singles[0], self.contacts[0] = 0, 0
+
+    @property
+    def count(self) -> Index:
+        return self.rows.count
+
+    def add_single(self, support: Support, row: Row, on: Mask, reference: Scalar, law: SingleLaw, links: Vec) -> None:
+        """links: an array of poses over links, and its width."""
+        r = self.count
+        self._add(support, [row], [on], links)
+        self.reference[r], self.D[r] = select(on, reference, 0.0), select(on, law.D, 0.0)
+        self.mu[r], self.high[r] = law.low, law.high
+
+    def close_singles(self) -> None:
+        """All single rows are there: pad them to whole tiles."""
+        self.rows.fill_columns(1)
+        count = self.count
+        whole = (count + (TILE - 1)) // TILE * TILE
+        for r in loop(whole, start=count):
+            self.reference[r], self.D[r], self.mu[r], self.high[r] = 0.0, 0.0, 0.0, 0.0
+        self.rows.pad(whole)
+        self.singles[0] = whole
+
+    def add_contact(
+        self, support: Support, rows: Sequence[Row], on: Mask, reference: Sequence[Scalar], law: ContactLaw, links: Vec
+    ) -> None:
+        first = self.count
+        self._add(support, rows, [on] * len(rows), links)
+        for k in range(self.settings.block):
+            self.reference[first + k] = select(on, reference[k], 0.0)
+            self.D[first + k], self.mu[first + k] = select(on, law.D[k], 0.0), law.mu[k]
+        self.contacts[0] = self.contacts[0] + 1
+
+    def close_contacts(self, grounded: bool) -> None:
+        self.rows.fill_columns(self.settings.block, grounded)
+
+    def _add(self, support: Support, rows: Sequence[Row], on: Sequence[Mask], links: Vec) -> None:
+        first, (poses, width) = self.count, links
+        masked = [
+            Row(x.point, *([select(mask, c, 0.0) for c in part] for part in (x.couple, x.force)))
+            for x, mask in zip(rows, on, strict=True)
+        ]
+        self.rows.add_wrenches(first, support, masked, poses, width)
+        self.rows.add_constraint(first, support, len(masked))
+
+    # ---------------------------------------------------------------------------------------- forces
+
+    def single_law(self, r: Index) -> SingleLaw:
+        return SingleLaw(self.D[r], self.mu[r], self.high[r])
+
+    def contact_law(self, first: Index) -> ContactLaw:
+        block = self.settings.block
+        return ContactLaw(*([array[first + k] for k in range(block)] for array in (self.D, self.mu)))
+
+    def first_row(self, c: Index) -> Index:
+        """The normal of contact c."""
+        return self.singles[0] + c * self.settings.block
+
+    def residual(self, w: ScalarArray, x: ScalarArray) -> None:
+        """x [n] = Y w - a_ref"""
+        self.rows.speeds(w, x)
+        for r in loop(self.count):
+            x[r] = x[r] - self.reference[r]
+
+    def forces(self, x: ScalarArray, f: ScalarArray) -> None:
+        """f [n], of the residuals x [n]."""
+        settings, block = self.settings, self.settings.block
+        for r in loop(self.singles[0]):
+            f[r] = self.single_law(r).force(x[r])
+        for c in loop(self.contacts[0]):
+            first = self.first_row(c)
+            force = self.contact_law(first).force(settings.elliptic, [x[first + k] for k in range(block)])
+            for k, value in enumerate(force):
+                f[first + k] = value
+
+    def gradient(self, f: ScalarArray, change: ScalarArray, g: ScalarArray) -> None:
+        """g [nv] = d (w - w₀) - Yᵀ f; change [nv]: w - w₀."""
+        for k in loop(self.nv):
+            g[k] = change[k] / self.factors.inverse[k]
+        for I in loop(self.count // TILE):
+            forces = f.get(I, TILE)
+            for dof in self.rows.dofs(I):
+                total = g[dof]
+                for y, force in zip(self.rows.tile(I, dof), forces, strict=True):
+                    total = total - y * force
+                g[dof] = total
+
+    def hessian(self, x: ScalarArray, H: ScalarArray, n: Index) -> None:
+        """H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, after which it is the unit matrix."""
+        zero(n * n, H)
+        for k in loop(self.nv):
+            H[k * n + k] = 1.0 / self.factors.inverse[k]
+        for k in loop(n, start=self.nv):
+            H[k * n + k] = 1.0
+        for I in loop(self.singles[0] // TILE):
+            C: list[list[Scalar]] = [[0.0] * TILE for _ in range(TILE)]
+            for k in range(TILE):
+                r = I * TILE + k
+                C[k][k] = self.single_law(r).curvature(x[r])
+            self._add_tile(H, n, I, I, C)
+        block = self.settings.block
+        for c in loop(self.contacts[0]):
+            first = self.first_row(c)
+            law = self.contact_law(first)
+            C = law.curvature(self.settings.elliptic, [x[first + k] for k in range(block)])
+            for i in range(0, block, TILE):
+                for j in range(0, block, TILE):
+                    part = [row[j : j + TILE] for row in C[i : i + TILE]]
+                    self._add_tile(H, n, (first + i) // TILE, (first + j) // TILE, part)
+
+    def _add_tile(self, H: ScalarArray, n: Index, I: Index, J: Index, C: list[list[Scalar]]) -> None:
+        """H += Y_Iᵀ C Y_J, where C is not zero in all lanes."""
+        acts: Mask = False
+        for k in range(TILE):
+            for m in range(TILE):
+                acts = acts | (C[k][m] != 0.0)
+        for _ in when(any_lane(acts)):
+            for a in self.rows.dofs(I):
+                left = self.rows.tile(I, a)
+                pulled = [sum(left[k] * C[k][m] for k in range(TILE)) for m in range(TILE)]
+                row = H.at(a * n)
+                for b in self.rows.dofs(J):
+                    total = row[b]
+                    for y, z in zip(pulled, self.rows.tile(J, b), strict=True):
+                        total = total + y * z
+                    row[b] = total
