@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ...ir import Scalar, ScalarArray, any_lane, carry, loop, memory, select, when, workspace
+from ...ir import Index
+from ...schema import layout
 from ..constraints.assemble import signed
 from ..constraints.delassus import RootFrameFactors
 from ..constraints.rows import joint_row
@@ -58,9 +60,13 @@ class Acceleration:
 
 
 def accelerate(
-    tree: Tree, settings: SoftSettings, h: Scalar, state: StateArrays, step_inputs: StepInputs
-) -> Acceleration:
-    """The acceleration of a state; h: the step size (s), below twice which no time constant of a solref can be."""
+    tree: Tree, settings: SoftSettings, h: Scalar, state: StateArrays, step_inputs: StepInputs,
+    known: ScalarArray | None = None,
+) -> Acceleration:  # fmt: skip
+    """The acceleration of a state; h: the step size (s), below twice which no time constant of a solref can be.
+
+    known [nv]: w of the solution, if it was found before (`problem`).
+    """
     inputs = DynamicsInputs(state.q, state.v, state.v, *step_inputs, 0.0)
     dynamics = forward_dynamics(tree, inputs)
     if tree.constraints is None:
@@ -81,7 +87,7 @@ def accelerate(
     rows.contacts(contacts)
     problem.close_contacts(constraints.grounded)
     newton = Newton(problem)
-    solution = newton.solve(dynamics.reduced)
+    solution = newton.solve(dynamics.reduced) if known is None else newton.resume(known)
     constrained = SoftConstrained(soft, contacts, newton, solution, q)
     return Acceleration(inputs, _with_constraints(tree, dynamics, state.q, solution, problem), constrained)
 
@@ -144,7 +150,7 @@ class _RowAssembler:
             record, speed = self.soft.limit(i), v[constraints.ints[support.way_a]]
             for sign, gap in limit_gaps(constraints.limit_record(i), q[at]):
                 reference, law = limit_row(self.settings, self.h, record, gap, sign * speed)
-                on = gap < record[7]
+                on = gap < record[layout.MARGIN]
                 for _ in when(any_lane(on)):
                     row = joint_row(kind, constraints.joint_link(link), self._pose(link))
                     self.problem.add_single(support, signed(row, sign), on, reference, law, self.links)

@@ -92,6 +92,14 @@ class Newton:
             problem.forces(self.x, self.f)
         return Solution(self.w, self.x, self.f, residual[0])
 
+    def resume(self, w: ScalarArray) -> Solution:
+        """The solution of which w [nv] is known."""
+        copy(self.nv, w, self.w)
+        for _ in when(self.problem.count > 0):
+            self.problem.residual(self.w, self.x)
+            self.problem.forces(self.x, self.f)
+        return Solution(self.w, self.x, self.f, 0.0)
+
     def _forces_and_gradient(self) -> None:
         for k in loop(self.nv):
             self.change[k] = self.w[k] - self.w0[k]

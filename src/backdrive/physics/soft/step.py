@@ -1,73 +1,84 @@
 """One step of MuJoCo's physics, by the integrators that act on accelerations.
 
-euler          v⁺ = v + h â, q⁺ = q ⊕ h v⁺, where (M + h D) â = M a, and D is the damping of the joints
-implicitfast   the same, and D is that of the motors, too
-rk4            the classical Runge-Kutta method of order four
+euler, implicitfast   v⁺ = v + h â, q⁺ = q ⊕ h v⁺, with implicit damping in â (`integrate`)
+rk4                   the Runge-Kutta method of order four, in which all forces are explicit; rotations: `rates`
 """
 
 from __future__ import annotations
 
-from ...ir import Scalar, loop, memory, workspace
+from ...ir import Index, Scalar, loop, maximum, memory, rolled, select, to_float, workspace
 from ..integrators.base import move
-from ..math.arrays import axpy, copy
+from ..math.arrays import axpy, copy, local, zero
 from ..scheme import StepContext
 from ..state import StateArrays, StepInputs
-from ..tree.dynamics import expand, factor, reduce
-from ..tree.kinematics import turn
-from .acceleration import Acceleration, accelerate
+from ..tree.tree import Tree
+from .acceleration import accelerate
+from .integrate import damped
+from .rates import displacement_rates
+
+STAGES = 4  # of the Runge-Kutta method
 
 
 def soft_step(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple[Scalar, ...]:
     """Advance the state (in place) by h; returns the numbers of a `StepStatus`."""
-    settings = ctx.soft
-    if settings.integrator == "rk4":
-        return _runge_kutta(ctx, state, inputs)
-    tree, h = ctx.tree, ctx.h
-    now = accelerate(tree, settings, h, state, inputs)
-    status = (now.dynamics.clipped, *now.status())
-    acceleration = damped_acceleration(ctx, now)
-    axpy(tree.nv, h, acceleration, state.v, state.v)
+    tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
+    if ctx.soft.integrator == "rk4":
+        stages = RungeKuttaStages(ctx, state, inputs)
+        axpy(nv, h, stages.mean_a, state.v, state.v)
+        move(tree, state.q, stages.mean_rate, h, state.q)
+        return tuple(stages.status[k] for k in range(5))
+    now = accelerate(tree, ctx.soft, h, state, inputs)
+    status, result = (now.dynamics.clipped, *now.status()), damped(ctx, now)
+    axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, state.v)
     move(tree, state.q, state.v, h, state.q)
     return status
 
 
-def damped_acceleration(ctx: StepContext, now: Acceleration):
-    """â [nv] of (M + h D) â = M a: it is a - x with (M + h D) x = h D a."""
-    tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
-    a, result, braked, x = now.dynamics.vdot, workspace(nv), workspace(nv), workspace(nv)
-    damping = implicit_damping(ctx, now)
-    if damping is None:
-        return a
-    for k in loop(nv):
-        braked[k] = h * damping[k] * a[k]
-    factors = factor(tree, now.dynamics.frames, damping, h)
-    turn(tree, now.inputs.q, braked, braked)
-    reduce(tree, now.dynamics.frames, factors, braked, x)
-    expand(tree, now.dynamics.frames, factors, x)
-    turn(tree, now.inputs.q, x, x, back=True)
-    for k in loop(nv):
-        result[k] = a[k] - x[k]
-    return result
+def stage_weight(s: Index) -> Scalar:
+    """The weight of stage s in the means: 1/6, 1/3, 1/3, 1/6."""
+    inner = (to_float(s) > 0.5) & (to_float(s) < 2.5)
+    return select(inner, 1.0 / 3.0, 1.0 / 6.0)
 
 
-def implicit_damping(ctx: StepContext, now: Acceleration):
-    """The diagonal of D, [nv]; None if no damping is implicit."""
-    settings, tree = ctx.soft, ctx.tree
-    if settings.integrator == "implicitfast":
-        return now.dynamics.damping
-    if not settings.eulerdamp:
-        return None
-    damping = workspace(tree.nv)
-    for i in tree.links():
-        b, own = tree.v_start(i), tree.link(i).damping
-        for k in loop(tree.dofs(i)):
-            damping[b + k] = own
-    return damping
+def stage_length(s: Index) -> Scalar:
+    """The part of the step from its start to stage s + 1, at the velocity and acceleration of stage s: 1/2, 1/2, 1."""
+    return select(to_float(s) < 1.5, 0.5, 1.0)
 
 
-WEIGHTS = (1.0 / 6.0, 1.0 / 3.0, 1.0 / 3.0, 1.0 / 6.0)
-STAGES = (0.5, 0.5, 1.0)
+class RungeKuttaStages:
+    """The stages of a step, s = 0 to 3. Their arrays follow each other, [nv] each.
 
+    displacement: of the configuration from that at the start. v: velocities. rate: that of the displacement, which is v
+    but for rotations (`rates`). w: the solutions of the constraints (`problem`). mean_rate, mean_a [nv]: the weighted
+    means; status [5].
+    """
 
-def _runge_kutta(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple[Scalar, ...]:
-    raise NotImplementedError
+    def __init__(self, ctx: StepContext, state: StateArrays, inputs: StepInputs) -> None:
+        tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
+        self.displacement, self.v = memory((STAGES + 1) * nv), memory((STAGES + 1) * nv)
+        self.rate, self.w = memory(STAGES * nv), memory(STAGES * nv)
+        self.mean_rate, self.mean_a, self.status = memory(nv), memory(nv), memory(5)
+        for array, n in ((self.mean_rate, nv), (self.mean_a, nv), (self.status, 5), (self.displacement, nv)):
+            zero(n, array)
+        copy(nv, state.v, self.v)
+        for s in rolled(STAGES):
+            here = self.state(tree, state, s)
+            now = accelerate(tree, ctx.soft, h, here, inputs)
+            a, rate, weight, length = now.dynamics.vdot, workspace(nv), stage_weight(s), stage_length(s) * h
+            displacement_rates(tree, local(nv, self.displacement.at(s * nv)), here.v, rate)
+            if now.constrained is not None:
+                copy(nv, now.constrained.solution.w, self.w.at(s * nv))
+            copy(nv, rate, self.rate.at(s * nv))
+            for k in loop(nv):
+                self.mean_rate[k] = self.mean_rate[k] + weight * rate[k]
+                self.mean_a[k] = self.mean_a[k] + weight * a[k]
+                self.displacement.at((s + 1) * nv)[k] = length * rate[k]
+            axpy(nv, length, a, state.v, self.v.at((s + 1) * nv))
+            for k, x in enumerate((now.dynamics.clipped, *now.status())):
+                self.status[k] = self.status[k] + x if k == 4 else maximum(self.status[k], x)
+
+    def state(self, tree: Tree, start: StateArrays, s: Index) -> StateArrays:
+        """The state of stage s; start: that before the step."""
+        q, v = workspace(tree.nq), local(tree.nv, self.v.at(s * tree.nv))
+        move(tree, start.q, local(tree.nv, self.displacement.at(s * tree.nv)), 1.0, q)
+        return StateArrays(q, v)
