@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..backends.llvm_cpu.target import host
+from ..model.parameters import RIGID_PARAMETERS, SOFT_PARAMETERS
 from ..physics.constraints.forces import FORCE
 from ..physics.constraints.tables import constraint_tables
 from ..physics.kernels import KernelOptions, KernelStore
@@ -151,6 +152,11 @@ class Program:
     def tolerance(self) -> float:
         """The residual below which the solver has converged, m/s."""
         return self.scheme.tolerance
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The parameters of the model that this physics does not read."""
+        return SOFT_PARAMETERS if self.scheme.soft is None else RIGID_PARAMETERS
 
     def quick(self, batch: int, steps: int = 1) -> bool:
         """Whether steps of this many environments are short enough for a `QuickCall`, on this thread alone."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Scalar, ScalarArray, any_lane, carry, loop, memory, select, when, workspace
-from ...ir import Index
+from ...ir import Index, Scalar, ScalarArray, any_lane, carry, loop, memory, select, to_float, when, workspace
 from ...schema import layout
 from ..constraints.assemble import signed
 from ..constraints.delassus import RootFrameFactors
@@ -50,13 +49,19 @@ class Acceleration:
         """Residual of the solver; contacts that press; the deepest penetration (m); a fingerprint of the active set."""
         if self.constrained is None:
             return 0.0, 0.0, 0.0, 0.0
-        problem, numbers = self.constrained.newton.problem, carry(2)
-        numbers[0], numbers[1] = 0.0, 0.0
-        force = self.constrained.solution.f
-        for c in loop(problem.contacts[0]):
-            presses = force[problem.first_row(c)] > 0.0
-            numbers[0] = numbers[0] + select(presses, 1.0, 0.0)
-        return self.constrained.solution.residual, numbers[0], self.constrained.contacts.depth(), numbers[1]
+        problem, contacts, solution = self.constrained.newton.problem, self.constrained.contacts, self.constrained.solution
+        pressing, modes = carry(1), carry(1)
+        pressing[0], modes[0] = 0.0, 0.0
+        for r in loop(problem.singles[0]):
+            modes[0] = modes[0] + to_float(r + 1) * problem.single_law(r).mode(solution.x[r])
+        for c in loop(contacts.count[0]):
+            first = problem.first_row(c)
+            pressing[0] = pressing[0] + select(solution.f[first] > 0.0, 1.0, 0.0)
+            mode = problem.contact_law(first).mode(
+                problem.settings.elliptic, [solution.x[first + k] for k in range(problem.settings.block)]
+            )
+            modes[0] = modes[0] + to_float(contacts.slots[c] + 1) * mode
+        return solution.residual, pressing[0], contacts.depth(), modes[0]
 
 
 def accelerate(

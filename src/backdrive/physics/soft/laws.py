@@ -30,6 +30,11 @@ class SingleLaw(NamedTuple):
         f = -(self.D * x)
         return select((f > self.low) & (f < self.high), self.D, 0.0)
 
+    def mode(self, x: Scalar) -> Scalar:
+        """0 if the row does not count, 1 at the lower bound, 2 between, 3 at the upper one."""
+        f = -(self.D * x)
+        return select(self.D > 0.0, select(f <= self.low, 1.0, select(f < self.high, 2.0, 3.0)), 0.0)
+
 
 class ContactLaw(NamedTuple):
     """Of the rows of a contact, the normal first: D and coefficients of friction mu. Rows that do not count have D = 0.
@@ -47,6 +52,20 @@ class ContactLaw(NamedTuple):
     def curvature(self, elliptic: bool, x: Vec) -> list[list[Scalar]]:
         """Symmetric, [rows, rows]."""
         return self._elliptic_curvature(x) if elliptic else self._pyramidal_curvature(x)
+
+    def mode(self, elliptic: bool, x: Vec) -> Scalar:
+        """A number that changes with the edges that push, or with the zone of the cone; 0 if the contact is off."""
+        if elliptic:
+            zone = self._zone(x)
+            return select(self.D[0] > 0.0, select(zone.free, 1.0, select(zone.inside, 2.0, 3.0)), 0.0)
+        total, code = select((self.D[0] > 0.0) & (x[0] < 0.0), 1.0, 0.0), 2.0
+        for D, mu, slip in zip(self.D[1:], self.mu[1:], x[1:], strict=True):
+            for s in (mu, -mu):
+                total, code = total + select((D > 0.0) & (x[0] + s * slip < 0.0), code, 0.0), 2.0 * code
+        on: Mask = self.D[0] > 0.0
+        for D in self.D[1:]:
+            on = on | (D > 0.0)
+        return select(on, total + 0.5, 0.0)
 
     # ---------------------------------------------------------------------------------------- pyramidal
 

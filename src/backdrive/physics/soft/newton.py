@@ -53,9 +53,10 @@ class Newton:
 
     def __init__(self, problem: SoftProblem) -> None:
         self.problem, self.nv, self.n = problem, problem.nv, padded_size(problem.nv)
-        self.H = memory(self.n * self.n)
+        most = problem.nv + TILE
+        self.H = memory(most * most)
         self.x, self.f, self.y = (memory(problem.capacity) for _ in range(3))
-        self.w, self.change, self.p, self.g = (memory(self.n) for _ in range(4))
+        self.w, self.change, self.p, self.g = (memory(most) for _ in range(4))
         self.w0 = memory(self.nv)
 
     def solve(self, free: ScalarArray) -> Solution:
