@@ -85,9 +85,9 @@ class Simulator(nn.Module):
 
     def __init__(
         self, model: Model, dt: float | None = None, *, physics: str | MuJoCo = "rigid", solver: Solver | None = None,
-        integrator: Integrator | None = None, impacts: bool | str = "auto", pyramid: int = 4, bounce_threshold: float = 0.05,
-        dtype: torch.dtype = torch.float64, threads: int | None = None, specialize: bool | str = "auto",
-        nonfinite: str = "raise", sparse: bool | str = "auto",
+        integrator: Integrator | None = None, impacts: bool | str = "auto", pyramid: int = 4,
+        bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64, threads: int | None = None,
+        specialize: bool | str = "auto", nonfinite: str = "raise", sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(model, Model):
@@ -283,8 +283,8 @@ class Simulator(nn.Module):
         call = Call(self._program, state, parameters)
         with torch.no_grad():
             u = call.controls(control)
-            euler = self.integrator.has_jacobian_kernel and not (self.impacts or self.sparse or self._program.scheme.soft)
-            euler = euler and self.model.nv > 0 and plain_call()
+            euler = self.integrator.has_jacobian_kernel and not self.impacts and not self.sparse
+            euler = euler and self._program.scheme.soft is None and self.model.nv > 0 and plain_call()
             jacobians = euler_jacobians if euler else step_jacobians
             at = StepPoint(self._program, self._tangent, call.state, u, call.constants, call.parameters)
             found = None

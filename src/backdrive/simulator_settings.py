@@ -14,8 +14,8 @@ IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exac
 SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form
 
 FIXED = (
-    "model", "dt", "physics", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
-    "nonfinite", "sparse",
+    "model", "dt", "physics", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads",
+    "specialize", "nonfinite", "sparse",
 )  # fmt: skip
 """Attributes of a `Simulator` that its kernels were made for."""
 

@@ -57,6 +57,6 @@ __all__ = [
     "Floats", "Graph", "Index", "IndexArray", "Known", "Mask", "Masked", "Scalar", "ScalarArray", "Subroutine",
     "TimedArray", "TraceError", "TraceTarget", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
     "counters", "floor", "interruptible", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum",
-    "memory", "minimum", "nearest", "pack_number", "picked", "records", "replay", "rolled", "select", "sin", "sincos", "sqrt",
-    "subroutine", "switch", "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
+    "memory", "minimum", "nearest", "pack_number", "picked", "records", "replay", "rolled", "select", "sin",
+    "sincos", "sqrt", "subroutine", "switch", "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
 ]  # fmt: skip

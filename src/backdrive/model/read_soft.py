@@ -81,9 +81,7 @@ def _equalities(model: mujoco.MjModel, count: int) -> list[Array]:
     return records
 
 
-def _options(
-    model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float], sources: SoftSources
-) -> SoftOptions:
+def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float], sources: SoftSources) -> SoftOptions:
     option = model.opt
     elliptic = mujoco.mjtCone(option.cone) == mujoco.mjtCone.mjCONE_ELLIPTIC
     sizes = [model.geom_rbound[geom] for geom in geoms if model.geom_rbound[geom] > 0.0]
@@ -103,9 +101,7 @@ def _options(
     )
 
 
-def _unsupported(
-    model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSources, integrator: str
-) -> Iterator[str]:
+def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSources, integrator: str) -> Iterator[str]:
     """The elements that MuJoCo's physics has no equations for yet."""
     if integrator == "other":
         yield f"integrator {mujoco.mjtIntegrator(model.opt.integrator).name}"

@@ -20,7 +20,8 @@ from ..math.spatial import Vec
 from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
 from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_size
 from ..tree.tree import Tree
-from .acceleration import Acceleration, SoftConstrained, contact_side
+from .acceleration import Acceleration, SoftConstrained
+from .assemble import contact_side
 from .rows import ContactSide, contact_rows, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
 
@@ -45,7 +46,7 @@ class Motions(NamedTuple):
     virtual: ScalarArray
 
 
-class LinkCotangents(NamedTuple):
+class PoseCotangents(NamedTuple):
     """Poses over links with the twists of v, a and λ, their cotangents, and those of the constants."""
 
     poses: ScalarArray
@@ -93,7 +94,7 @@ class SoftTerms:
                 width = pose_size(3)
                 poses, bars = link_poses(tree, q, *motions, indexed=True), memory((tree.nlink + 1) * width)
                 zero((tree.nlink + 1) * width, bars)
-                point_bars = self._contacts(LinkCotangents(poses, bars, constants))
+                point_bars = self._contacts(PoseCotangents(poses, bars, constants))
                 contacts_adjoint(tree.constraints, contacts, poses, width, point_bars, bars, constants)
                 link_poses_adjoint(tree, poses, bars, q, motions, q_rows, [v_rows, None, None], constants_bar)
         add_to(tree.nq, q_rows, q_bar)
@@ -143,7 +144,7 @@ class SoftTerms:
                 accumulate(constants_bar.at(soft.limit_place(i)), record_bar)
                 accumulate(constants_bar.at(constraints.head("limit_constants") + i * layout.LIMIT), limit_bar)
 
-    def _contacts(self, links: LinkCotangents) -> ScalarArray:
+    def _contacts(self, links: PoseCotangents) -> ScalarArray:
         """The gradient of the contacts' power; returns the cotangents of their points."""
         constraints, contacts, soft = self.tree.constraints, self.constrained.contacts, self.constrained.soft
         point_bars, width = memory(constraints.nslot * CONTACT_POINT), pose_size(3)

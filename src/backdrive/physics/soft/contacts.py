@@ -9,10 +9,11 @@ from __future__ import annotations
 import functools
 import operator
 
-from ...ir import Index, Mask, Scalar, ScalarArray, absolute, any_lane, loop, select, sqrt, when
+from ...ir import Index, Mask, Scalar, absolute, any_lane, loop, select, sqrt, when
 from ...model.shapes import SHAPE_KINDS
 from ...schema import layout
 from ...schema.layout import ShapeKind
+from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints
 from ..geometry.bounds import Bounds
 from ..geometry.contact_points import ContactPoints
@@ -25,14 +26,12 @@ from .constants import SoftConstants
 LEAST_LENGTH = 1e-15  # a projected axis that is shorter has no direction
 
 
-def find_points(
-    constraints: Constraints, soft: SoftConstants, poses: ScalarArray, width: int, reach: float
-) -> ContactPoints:
-    """All contact points whose gap is less than the margin of their pair; poses: over links, `width` numbers each.
+def find_points(constraints: Constraints, soft: SoftConstants, links: LinkMotions, reach: float) -> ContactPoints:
+    """All contact points whose gap is less than the margin of their pair.
 
     reach: the greatest margin of a pair, relative to its smaller shape.
     """
-    contacts = ContactPoints(constraints)
+    contacts, (poses, width) = ContactPoints(constraints), links
     pairs = sorted_pairs(constraints.dim)
     prefilter = any(pairs[number][1].prefilter for number in constraints.kinds)
     bounds = Bounds(constraints, poses, width, 0.0, reach, False) if prefilter else None
@@ -72,7 +71,8 @@ def _add(contacts: ContactPoints, soft: SoftConstants, narrow: NarrowPhase, near
 
 def follows_axis(constraints: Constraints, p: Index) -> Scalar:
     """1 if the frame of pair p's contacts is aligned with the axis of its first shape: a capsule on a plane; else 0."""
-    pairs, result = sorted_pairs(constraints.dim), 0.0
+    pairs = sorted_pairs(constraints.dim)
+    result: Scalar = 0.0
     for number in constraints.kinds:
         if pairs[number][0] == (ShapeKind.CAPSULE, ShapeKind.PLANE):
             group = PairGroup.of(constraints, number)

@@ -1,7 +1,7 @@
 """From solref and solimp to the reference acceleration and the regularisation of a constraint row.
 
-    a_ref = -b v - k d(r) r       r: the position error, v its rate
-    R = (1 - d(r)) / d(r) · W     W: an approximate diagonal of the Delassus matrix; d: the impedance, between 0 and 1
+a_ref = -b v - k d(r) r       r: the position error, v its rate
+R = (1 - d(r)) / d(r) · W     W: an approximate diagonal of the Delassus matrix; d: the impedance, between 0 and 1
 """
 
 from __future__ import annotations

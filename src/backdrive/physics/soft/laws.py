@@ -100,7 +100,7 @@ class ContactLaw(NamedTuple):
         T = sqrt(select(still, 1.0, square))
         length, N = select(still, 0.0, T), mu * x[0]
         smooth = mu <= 0.0
-        free = (smooth & (x[0] >= 0.0)) | (~smooth & (N >= mu * length))
+        free = (smooth & (x[0] >= 0.0)) | (~smooth & (mu * length <= N))
         inside = (mu * N + length <= 0.0) | still | smooth
         D = self.D[0] / select(smooth, 1.0, mu * mu * (1.0 + mu * mu))
         direction = [u / T for u in U]

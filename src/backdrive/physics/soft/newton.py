@@ -14,7 +14,6 @@ from ...ir import (
     Scalar,
     ScalarArray,
     absolute,
-    any_lane,
     carry,
     interruptible,
     loop,
@@ -34,7 +33,7 @@ LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it;
 ROUNDING = 1e-28  # a squared step less than this part of the kinetic energy of the free motion is rounding
 
 
-class Solution(NamedTuple):
+class NewtonSolution(NamedTuple):
     """w [nv], the residuals x and the forces f [n] of all rows, and the part of the first step that the last one was,
     zero where the method converged."""
 
@@ -59,47 +58,48 @@ class Newton:
         self.w, self.change, self.p, self.g = (memory(most) for _ in range(4))
         self.w0 = memory(self.nv)
 
-    def solve(self, free: ScalarArray) -> Solution:
+    def solve(self, free: ScalarArray) -> NewtonSolution:
         """free [nv]: w₀."""
-        problem, settings, nv = self.problem, self.problem.settings, self.nv
+        problem, nv, residual = self.problem, self.nv, memory(1)
         copy(nv, free, self.w0)
         copy(nv, free, self.w)
-        residual = memory(1)
         residual[0] = 0.0
         for _ in when(problem.count > 0):
             problem.residual(self.w, self.x)
-            going, first = carry(1), carry(1)
-            scale = memory(1)
-            going[0], first[0], scale[0] = 1.0, 0.0, 1.0
-            for k in loop(nv):
-                scale[0] = scale[0] + self.w0[k] * self.w0[k] / problem.factors.inverse[k]
-            for i in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations)):
-                self._forces_and_gradient()
-                decrement = self._direction()
-                first[0] = select(first[0] > 0.0, first[0], decrement)
-                least = settings.tolerance * settings.tolerance * first[0] + ROUNDING * scale[0]
-                converged = ~(decrement > least)
-                moving = going[0] > 0.0
-                residual[0] = select(moving & ~converged, sqrt(maximum(decrement / first[0], 0.0)), 0.0)
-                going[0] = select(converged, 0.0, going[0])
-                for k in loop(nv):
-                    self.p[k] = select(moving, self.p[k], 0.0)
-                problem.rows.speeds(self.p, self.y)
-                step = self._line_search(going[0] > 0.0)
-                for k in loop(nv):
-                    self.w[k] = self.w[k] + step * self.p[k]
-                for r in loop(problem.count):
-                    self.x[r] = self.x[r] + step * self.y[r]
+            self._iterate(residual)
             problem.forces(self.x, self.f)
-        return Solution(self.w, self.x, self.f, residual[0])
+        return NewtonSolution(self.w, self.x, self.f, residual[0])
 
-    def resume(self, w: ScalarArray) -> Solution:
+    def _iterate(self, residual: ScalarArray) -> None:
+        problem, settings, nv = self.problem, self.problem.settings, self.nv
+        going, first, energy = memory(1), memory(1), memory(1)
+        going[0], first[0], energy[0] = 1.0, 0.0, 1.0
+        for k in loop(nv):
+            energy[0] = energy[0] + self.w0[k] * self.w0[k] / problem.factors.inverse[k]
+        for _ in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations)):
+            self._forces_and_gradient()
+            decrement, moving = self._direction(), going[0] > 0.0
+            first[0] = select(first[0] > 0.0, first[0], decrement)
+            least = settings.tolerance * settings.tolerance * first[0] + ROUNDING * energy[0]
+            converged = ~(decrement > least)
+            residual[0] = select(moving & ~converged, sqrt(maximum(decrement / first[0], 0.0)), 0.0)
+            going[0] = select(converged, 0.0, going[0])
+            for k in loop(nv):
+                self.p[k] = select(moving, self.p[k], 0.0)
+            problem.rows.speeds(self.p, self.y)
+            step = self._line_search(going[0] > 0.0)  # lanes that have converged take the last step as it is
+            for k in loop(nv):
+                self.w[k] = self.w[k] + step * self.p[k]
+            for r in loop(problem.count):
+                self.x[r] = self.x[r] + step * self.y[r]
+
+    def resume(self, w: ScalarArray) -> NewtonSolution:
         """The solution of which w [nv] is known."""
         copy(self.nv, w, self.w)
         for _ in when(self.problem.count > 0):
             self.problem.residual(self.w, self.x)
             self.problem.forces(self.x, self.f)
-        return Solution(self.w, self.x, self.f, 0.0)
+        return NewtonSolution(self.w, self.x, self.f, 0.0)
 
     def _forces_and_gradient(self) -> None:
         for k in loop(self.nv):
@@ -172,5 +172,3 @@ class Newton:
                 for c_ij, z in zip(row, y_c, strict=True):
                     curvature[0] = curvature[0] + y * c_ij * z
         return slope[0], curvature[0]
-
-

@@ -13,13 +13,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, counters, loop, memory, select, when
+from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints, Support
 from ..constraints.delassus import ReducedRows, RootFrameFactors
 from ..constraints.rows import Row
 from ..math.arrays import zero
 from ..math.linear import TILE
-from ..math.spatial import Vec
 from .laws import ContactLaw, SingleLaw
+from .rows import SoftContactRows, SingleRow
 from .settings import SoftSettings
 
 
@@ -31,7 +32,7 @@ class SoftProblem:
     """
 
     def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
-        self.settings, self.nv, self.factors = settings, nv, factors
+        self.settings, self.constraints, self.nv, self.factors = settings, constraints, nv, factors
         self.capacity = 2 * constraints.nsingle + constraints.nslot * settings.block + 2 * TILE
         self.rows = ReducedRows(constraints, factors, nv, self.capacity)
         self.reference, self.D, self.mu, self.high = (memory(self.capacity) for _ in range(4))
@@ -42,11 +43,11 @@ class SoftProblem:
     def count(self) -> Index:
         return self.rows.count
 
-    def add_single(self, support: Support, row: Row, on: Mask, reference: Scalar, law: SingleLaw, links: Vec) -> None:
-        """links: an array of poses over links, and its width."""
-        r = self.count
-        self._add(support, [row], [on], links)
-        self.reference[r], self.D[r] = select(on, reference, 0.0), select(on, law.D, 0.0)
+    def add_single(self, support: Support, row: Row, on: Mask, found: SingleRow, links: LinkMotions) -> None:
+        """A row that counts in the lanes `on`."""
+        r, law = self.count, found.law
+        self._add(support, [row], on, links)
+        self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
         self.mu[r], self.high[r] = law.low, law.high
 
     def close_singles(self) -> None:
@@ -59,26 +60,23 @@ class SoftProblem:
         self.rows.pad(whole)
         self.singles[0] = whole
 
-    def add_contact(
-        self, support: Support, rows: Sequence[Row], on: Mask, reference: Sequence[Scalar], law: ContactLaw, links: Vec
-    ) -> None:
-        first = self.count
-        self._add(support, rows, [on] * len(rows), links)
+    def add_contact(self, support: Support, on: Mask, found: SoftContactRows, links: LinkMotions) -> None:
+        """A contact that counts in the lanes `on`."""
+        first, law = self.count, found.law
+        self._add(support, found.rows, on, links)
         for k in range(self.settings.block):
-            self.reference[first + k] = select(on, reference[k], 0.0)
+            self.reference[first + k] = select(on, found.reference[k], 0.0)
             self.D[first + k], self.mu[first + k] = select(on, law.D[k], 0.0), law.mu[k]
         self.contacts[0] = self.contacts[0] + 1
 
-    def close_contacts(self, grounded: bool) -> None:
-        self.rows.fill_columns(self.settings.block, grounded)
+    def close_contacts(self) -> None:
+        """All contacts are there."""
+        self.rows.fill_columns(self.settings.block, self.constraints.grounded)
 
-    def _add(self, support: Support, rows: Sequence[Row], on: Sequence[Mask], links: Vec) -> None:
-        first, (poses, width) = self.count, links
-        masked = [
-            Row(x.point, *([select(mask, c, 0.0) for c in part] for part in (x.couple, x.force)))
-            for x, mask in zip(rows, on, strict=True)
-        ]
-        self.rows.add_wrenches(first, support, masked, poses, width)
+    def _add(self, support: Support, rows: Sequence[Row], on: Mask, links: LinkMotions) -> None:
+        first = self.count
+        masked = [Row(x.point, *([select(on, c, 0.0) for c in part] for part in (x.couple, x.force))) for x in rows]
+        self.rows.add_wrenches(first, support, masked, *links)
         self.rows.add_constraint(first, support, len(masked))
 
     # ---------------------------------------------------------------------------------------- forces

@@ -12,12 +12,11 @@ from ...ir import Scalar, select
 from ...schema import layout
 from ..constraints.rows import Row, row_speed
 from ..geometry.solids import ContactPoint
-from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
 from ..solvers.active_set import INFINITE
 from ..tree.poses import Pose
 from .contacts import contact_frame
-from .impedance import ContactMaterial, mixed, softness
+from .impedance import ContactMaterial, Softness, mixed, softness
 from .laws import ContactLaw, SingleLaw
 from .settings import SoftSettings
 
@@ -33,7 +32,7 @@ class ContactSide(NamedTuple):
     weight: Scalar
 
 
-class ContactRows(NamedTuple):
+class SoftContactRows(NamedTuple):
     """The rows of a contact, their reference accelerations, and their law."""
 
     rows: list[Row]
@@ -41,7 +40,7 @@ class ContactRows(NamedTuple):
     law: ContactLaw
 
 
-def contact_rows(settings: SoftSettings, h: Scalar, side: ContactSide, a: Pose, b: Pose) -> ContactRows:
+def contact_rows(settings: SoftSettings, h: Scalar, side: ContactSide, a: Pose, b: Pose) -> SoftContactRows:
     """The first twist of the poses is that of v."""
     point, material = ContactPoint.of(side.point), mixed(side.shapes, side.softs)
     tangents = contact_frame(point.normal, side.follows, a, side.shapes[0])
@@ -53,12 +52,12 @@ def contact_rows(settings: SoftSettings, h: Scalar, side: ContactSide, a: Pose, 
     soft = softness(settings, h, material.soft, error)
     speeds = [row_speed(row, a) - row_speed(row, b) for row in rows]
     reference = [soft.reference(error if k == 0 else 0.0, speed) for k, speed in enumerate(speeds)]
-    return ContactRows(rows, reference, _contact_law(settings, material, soft.inverse_regularisation, side.weight))
+    return SoftContactRows(rows, reference, _contact_law(settings, material, soft, side.weight))
 
 
-def _contact_law(settings: SoftSettings, material: ContactMaterial, inverse: object, weight: Scalar) -> ContactLaw:
-    """`inverse`: from the diagonal of the Delassus matrix to D."""
-    assert callable(inverse)
+def _contact_law(settings: SoftSettings, material: ContactMaterial, soft: Softness, weight: Scalar) -> ContactLaw:
+    """Of a contact between links of inverse inertia `weight` (1/kg)."""
+    inverse = soft.inverse_regularisation
     condim, friction, n = material.condim, material.friction, settings.block
     smooth = condim < 1.5
     sliding = friction[0]
