@@ -63,7 +63,7 @@ def test_frictions_and_impedances(condim, impratio, power, cone):
 def test_a_rollout_stays_with_mujoco():
     """Until chaos parts them: errors of rounding grow with time."""
     model = mujoco_model("half_cheetah", bd.MuJoCo())
-    q, v, u = visited(model, 1, seed=0)
+    q, v, _ = visited(model, 1, seed=0)
     rng, data, steps = np.random.default_rng(0), mujoco.MjData(model), 60
     controls = rng.uniform(-1.0, 1.0, (steps, model.nu))
     data.qpos[:], data.qvel[:] = q[0], v[0]
@@ -103,8 +103,11 @@ def test_refuses_what_it_does_not_know():
         bd.Simulator(model, physics="mujoco", solver=bd.InteriorPoint())
     with pytest.raises(TypeError, match="step size"):
         bd.Simulator(model)
-    with pytest.raises(ValueError, match="'restitution'"):
-        state = model.initial_state()
-        bd.Simulator(model, physics="mujoco").step(state, parameters={"restitution": model.parameter("restitution")})
-    with pytest.raises(ValueError, match="'solref'"):
-        bd.Simulator(model, 0.01).step(state, parameters={"solref": model.parameter("solref")})
+    state = model.initial_state()
+    for physics, name in (("mujoco", "restitution"), ("rigid", "solref")):
+        simulator = bd.Simulator(model, 0.01, physics=physics)
+        with pytest.raises(ValueError, match=repr(name)):
+            simulator.step(state, parameters={name: model.parameter(name)})
+    path = bd.Simulator(model, physics="mujoco").rollout(state, steps=1)
+    with pytest.raises(NotImplementedError, match="contact forces"):
+        path.contacts  # noqa: B018

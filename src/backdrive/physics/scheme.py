@@ -44,6 +44,11 @@ class Scheme:
         return self.contact_model is not None or self.soft is not None
 
     @property
+    def sums_over_parts(self) -> bool:
+        """Whether the adjoint of a step is a loop over its substeps or stages, which keep their sums in memory."""
+        return self.splits_at_impacts or (self.soft is not None and self.soft.integrator == "rk4")
+
+    @property
     def tolerance(self) -> float:
         """The residual below which the solver has converged: m/s; of MuJoCo's physics, a part of the first step."""
         if self.soft is not None:

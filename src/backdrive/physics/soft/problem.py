@@ -20,7 +20,7 @@ from ..constraints.rows import Row
 from ..math.arrays import zero
 from ..math.linear import TILE
 from .laws import ContactLaw, SingleLaw
-from .rows import SoftContactRows, SingleRow
+from .rows import SingleRow, SoftContactRows
 from .settings import SoftSettings
 
 
