@@ -39,7 +39,7 @@ class Loss:
 
     def _apart(self, value: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
         """Where two shapes have the same friction, the larger one is not differentiable."""
-        return value * (1.0 + 1e-3 * torch.from_numpy(rng.uniform(size=tuple(value.shape))))
+        return value * (1.0 + 0.05 * torch.from_numpy(rng.uniform(size=tuple(value.shape))))
 
     def __call__(self, **given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """The loss, and the fingerprint of the active set."""

@@ -14,6 +14,7 @@ from ...ir import (
     Scalar,
     ScalarArray,
     absolute,
+    any_lane,
     carry,
     interruptible,
     loop,
@@ -30,6 +31,7 @@ from .problem import SoftProblem
 
 LINE_STEPS = 30  # most steps of the line search
 LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it; beyond, Newton's next step does better
+SOLVED = 1e-13  # the gradient is zero if the step that it leads to is less than this part of the first one
 ROUNDING = 1e-28  # a squared step less than this part of the kinetic energy of the free motion is rounding
 
 
@@ -71,27 +73,37 @@ class Newton:
         return NewtonSolution(self.w, self.x, self.f, residual[0])
 
     def _iterate(self, residual: ScalarArray) -> None:
-        problem, settings, nv = self.problem, self.problem.settings, self.nv
+        """From the residuals x of w: pass after pass a test, and a step where it fails in some lane."""
+        problem, settings = self.problem, self.problem.settings
         going, first, energy = memory(1), memory(1), memory(1)
         going[0], first[0], energy[0] = 1.0, 0.0, 1.0
-        for k in loop(nv):
+        for k in loop(self.nv):
             energy[0] = energy[0] + self.w0[k] * self.w0[k] / problem.factors.inverse[k]
-        for _ in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations)):
-            self._forces_and_gradient()
-            decrement, moving = self._direction(), going[0] > 0.0
-            first[0] = select(first[0] > 0.0, first[0], decrement)
-            least = settings.tolerance * settings.tolerance * first[0] + ROUNDING * energy[0]
-            converged = ~(decrement > least)
-            residual[0] = select(moving & ~converged, sqrt(maximum(decrement / first[0], 0.0)), 0.0)
-            going[0] = select(converged, 0.0, going[0])
-            for k in loop(nv):
-                self.p[k] = select(moving, self.p[k], 0.0)
-            problem.rows.speeds(self.p, self.y)
-            step = self._line_search(going[0] > 0.0)  # lanes that have converged take the last step as it is
-            for k in loop(nv):
-                self.w[k] = self.w[k] + step * self.p[k]
-            for r in loop(problem.count):
-                self.x[r] = self.x[r] + step * self.y[r]
+        for _ in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations + 1)):
+            # The Hessian is greater than diag(d), so that its norm of a step is less than this one of the gradient.
+            bound = self._forces_and_gradient()
+            solved = ~(bound > SOLVED * SOLVED * first[0] + ROUNDING * energy[0])
+            going[0] = select(solved, 0.0, going[0])
+            residual[0] = select(solved, 0.0, residual[0])
+            for _ in when(any_lane(going[0] > 0.0)):
+                decrement, moving = self._direction(), going[0] > 0.0
+                first[0] = select(first[0] > 0.0, first[0], decrement)
+                last = ~(decrement > settings.tolerance * settings.tolerance * first[0] + ROUNDING * energy[0])
+                residual[0] = select(moving, select(last, 0.0, sqrt(maximum(decrement / first[0], 0.0))), residual[0])
+                going[0] = select(last, 0.0, going[0])
+                self._advance(decrement, moving, going[0] > 0.0)
+
+    def _advance(self, decrement: Scalar, moving: Mask, seeking: Mask) -> None:
+        """Take the step p in the lanes `moving`; as far as the line search finds in the lanes `seeking`."""
+        problem, nv = self.problem, self.nv
+        for k in loop(nv):
+            self.p[k] = select(moving, self.p[k], 0.0)
+        problem.rows.speeds(self.p, self.y)
+        step = self._line_search(decrement, seeking)
+        for k in loop(nv):
+            self.w[k] = self.w[k] + step * self.p[k]
+        for r in loop(problem.count):
+            self.x[r] = self.x[r] + step * self.y[r]
 
     def resume(self, w: ScalarArray) -> NewtonSolution:
         """The solution of which w [nv] is known."""
@@ -101,11 +113,17 @@ class Newton:
             self.problem.forces(self.x, self.f)
         return NewtonSolution(self.w, self.x, self.f, 0.0)
 
-    def _forces_and_gradient(self) -> None:
+    def _forces_and_gradient(self) -> Scalar:
+        """The forces f and the gradient g; returns its square Σ g² / d."""
         for k in loop(self.nv):
             self.change[k] = self.w[k] - self.w0[k]
         self.problem.forces(self.x, self.f)
         self.problem.gradient(self.f, self.change, self.g)
+        total = carry(1)
+        total[0] = 0.0
+        for k in loop(self.nv):
+            total[0] = total[0] + self.g[k] * self.g[k] * self.problem.factors.inverse[k]
+        return total[0]
 
     def factor(self) -> None:
         """The factors of the Hessian at the current residuals."""
@@ -130,14 +148,16 @@ class Newton:
             total[0] = total[0] - self.g[k] * self.p[k]
         return total[0]
 
-    def _line_search(self, seeking: Mask) -> Scalar:
-        """The step along p at which the slope of the cost vanishes; 1 in lanes that do not seek it."""
+    def _line_search(self, decrement: Scalar, seeking: Mask) -> Scalar:
+        """The step along p at which the slope of the cost vanishes; 1 in lanes that do not seek it.
+
+        decrement: minus the slope at the start.
+        """
         low, high, step, going = carry(1), carry(1), carry(1), carry(1)
-        first, _ = self._slope(0.0)
         low[0], high[0], step[0], going[0] = 0.0, 1e30, 1.0, select(seeking, 1.0, 0.0)
         for _ in while_any(lambda: going[0] > 0.0, LINE_STEPS):
             slope, curvature = self._slope(step[0])
-            found = absolute(slope) <= LINE_TOLERANCE * absolute(first)
+            found = absolute(slope) <= LINE_TOLERANCE * decrement
             going[0] = select(found, 0.0, going[0])
             low[0] = select(slope < 0.0, maximum(low[0], step[0]), low[0])
             high[0] = select(slope < 0.0, high[0], step[0])
