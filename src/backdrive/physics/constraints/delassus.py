@@ -142,7 +142,7 @@ class ReducedRows:
         # The first row and the support of every constraint; how many there are, and how many have their Y.
         self._first, self._support, self._constraints, self._filled = (counters(k) for k in (most, most, 1, 1))
         self._constraints[0], self._filled[0] = 0, 0
-        self._lists = DofLists(most, nv)
+        self.lists = DofLists(most, nv)
 
     @property
     def count(self) -> Index:
@@ -205,7 +205,7 @@ class ReducedRows:
     def _extend_lists(self, support: Support, first: Index, count: int) -> None:
         """Add the coordinates on a support's chains to the lists of the tiles that its `count` rows are in. Y is zero
         there until `_pass_inward` sets it."""
-        nv, lists = self.nv, self._lists
+        nv, lists = self.nv, self.lists
         for number in loop((first + (count - 1)) // TILE + 1, start=first // TILE):
             tile = Tile(number, lists.reached.at(number * nv), self.Y.at(number * (TILE * nv)))
             for _ in when(number * TILE >= first):  # the tile has no other constraint yet
@@ -260,7 +260,7 @@ class ReducedRows:
 
     def dofs(self, tile: Index, other: Index | None = None) -> Iterator[Index]:
         """The coordinates of v that the rows of a tile move; with another tile, those that both move."""
-        return self._lists.dofs(tile, other, self.factors.width)
+        return self.lists.dofs(tile, other, self.factors.width)
 
     def tile(self, tile: Index, dof: Index) -> Vec:
         """y of the rows of a tile, at one coordinate."""

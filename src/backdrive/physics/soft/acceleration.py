@@ -93,7 +93,7 @@ def accelerate(
     problem.close_singles()
     rows.contacts(contacts)
     problem.close_contacts()
-    newton = Newton(problem)
+    newton = Newton(problem, tree)
     solution = newton.solve(dynamics.reduced) if known is None else newton.resume(known)
     constrained = SoftConstrained(soft, contacts, newton, solution, q)
     return Acceleration(inputs, _with_constraints(tree, dynamics, state.q, solution, problem), constrained)

@@ -27,7 +27,9 @@ from ...ir import (
 )
 from ..math.arrays import copy
 from ..math.linear import TILE, factor_lu, solve_lu
+from ..tree.tree import Tree
 from .problem import SoftProblem
+from .tree_factors import TreeFactors
 
 LINE_STEPS = 30  # most steps of the line search
 LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it; beyond, Newton's next step does better
@@ -52,13 +54,14 @@ def padded_size(nv: Index) -> Index:
 class Newton:
     """The method, and memory for it. H [n, n]: the Hessian or its factors; n: nv in whole tiles."""
 
-    def __init__(self, problem: SoftProblem) -> None:
+    def __init__(self, problem: SoftProblem, tree: Tree) -> None:
         self.problem, self.nv, self.n = problem, problem.nv, padded_size(problem.nv)
         most = problem.nv + TILE
         self.H = memory(most * most)
         self.x, self.f, self.y = (memory(problem.capacity) for _ in range(3))
         self.w, self.change, self.p, self.g = (memory(most) for _ in range(4))
         self.w0 = memory(self.nv)
+        self.sparse = TreeFactors(tree) if TreeFactors.known(tree) else None
 
     def solve(self, free: ScalarArray) -> NewtonSolution:
         """free [nv]: w₀."""
@@ -128,13 +131,28 @@ class Newton:
     def factor(self) -> None:
         """The factors of the Hessian at the current residuals."""
         self.problem.hessian(self.x, self.H, self.n)
-        factor_lu(self.H, self.n)
+        for _ in when(self._dense()):
+            for i in loop(self.n):
+                for j in loop(i):
+                    self.H[j * self.n + i] = self.H[i * self.n + j]
+            factor_lu(self.H, self.n)
+        if self.sparse is not None:
+            for _ in when(self.problem.across[0] == 0):
+                self.sparse.factor(self.H, self.n)
+
+    def _dense(self) -> Mask:
+        """Whether the Hessian has not the sparsity of the tree, or the tree is not known while tracing."""
+        return True if self.sparse is None else self.problem.across[0] > 0
 
     def solve_hessian(self, target: ScalarArray) -> None:
         """target [n] ← H⁻¹ target, with the factors."""
-        for k in loop(self.n, start=self.nv):
-            target[k] = 0.0
-        solve_lu(self.H, self.n, target)
+        for _ in when(self._dense()):
+            for k in loop(self.n, start=self.nv):
+                target[k] = 0.0
+            solve_lu(self.H, self.n, target)
+        if self.sparse is not None:
+            for _ in when(self.problem.across[0] == 0):
+                self.sparse.solve(self.H, self.n, target)
 
     def _direction(self) -> Scalar:
         """p = -H⁻¹ g; returns the squared length of the step in the norm of H."""

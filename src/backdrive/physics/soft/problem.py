@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, counters, loop, memory, select, when
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, counters, loop, memory, minimum, select, when
 from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints, Support
 from ..constraints.delassus import ReducedRows, RootFrameFactors
 from ..constraints.rows import Row
-from ..math.arrays import zero
 from ..math.linear import TILE
 from .laws import ContactLaw, SingleLaw
 from .rows import SingleRow, SoftContactRows
@@ -28,7 +27,8 @@ class SoftProblem:
     """The rows of one state. Single rows come first, padded to whole tiles, then the contacts, of `block` rows each.
 
     Arrays over rows: reference (a_ref), D, mu (contacts) or low (single rows), high (single rows). singles, contacts
-    [1]: how many single rows, whole tiles of them, and how many contacts there are.
+    [1]: how many single rows, whole tiles of them, and how many contacts there are. across [1]: 1 if a contact is one
+    between two branches.
     """
 
     def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
@@ -37,7 +37,8 @@ class SoftProblem:
         self.rows = ReducedRows(constraints, factors, nv, self.capacity)
         self.reference, self.D, self.mu, self.high = (memory(self.capacity) for _ in range(4))
         self.singles, self.contacts = counters(1), counters(1)
-        self.singles[0], self.contacts[0] = 0, 0
+        self.across = counters(1)
+        self.singles[0], self.contacts[0], self.across[0] = 0, 0, 0
 
     @property
     def count(self) -> Index:
@@ -68,6 +69,9 @@ class SoftProblem:
             self.reference[first + k] = select(on, found.reference[k], 0.0)
             self.D[first + k], self.mu[first + k] = select(on, law.D[k], 0.0), law.mu[k]
         self.contacts[0] = self.contacts[0] + 1
+        if not self.constraints.grounded:
+            for _ in when(support.branches()):
+                self.across[0] = 1
 
     def close_contacts(self) -> None:
         """All contacts are there."""
@@ -122,8 +126,9 @@ class SoftProblem:
                 g[dof] = total
 
     def hessian(self, x: ScalarArray, H: ScalarArray, n: Index) -> None:
-        """H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, after which it is the unit matrix."""
-        zero(n * n, H)
+        """The lower triangle of H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, after which it is the unit matrix."""
+        for k in loop(n * n):
+            H[k] = 0.0
         for k in loop(self.nv):
             H[k * n + k] = 1.0 / self.factors.inverse[k]
         for k in loop(n, start=self.nv):
@@ -133,30 +138,59 @@ class SoftProblem:
             for k in range(TILE):
                 r = I * TILE + k
                 C[k][k] = self.single_law(r).curvature(x[r])
-            self._add_tile(H, n, I, I, C)
+            self._add_block(H, n, I, C)
         block = self.settings.block
         for c in loop(self.contacts[0]):
             first = self.first_row(c)
-            law = self.contact_law(first)
-            C = law.curvature(self.settings.elliptic, [x[first + k] for k in range(block)])
-            for i in range(0, block, TILE):
-                for j in range(0, block, TILE):
-                    part = [row[j : j + TILE] for row in C[i : i + TILE]]
-                    self._add_tile(H, n, (first + i) // TILE, (first + j) // TILE, part)
+            residual = [x[first + k] for k in range(block)]
+            C = self.contact_law(first).curvature(self.settings.elliptic, residual)
+            self._add_block(H, n, first // TILE, C)
 
-    def _add_tile(self, H: ScalarArray, n: Index, I: Index, J: Index, C: list[list[Scalar]]) -> None:
-        """H += Y_Iᵀ C Y_J, where C is not zero in all lanes."""
+    def _add_block(self, H: ScalarArray, n: Index, I: Index, C: list[list[Scalar]]) -> None:
+        """H += Yᵀ C Y of the rows from tile I on, which have the same coordinates, where C is not zero in all lanes."""
+        lists, size, nv = self.rows.lists, len(C), self.nv
+        Y, singles, roots = self.rows.Y.at(I * (TILE * nv)), lists.singles.at(I * nv), lists.roots.at(I * nv)
+        count, root_count, width = lists.single_count[I], lists.root_count[I], self.factors.width
+
+        def column(dof: Index) -> list[Scalar]:
+            return [Y.at(k * nv)[dof] for k in range(size)]
+
+        def pulled(dof: Index) -> list[Scalar]:
+            y = column(dof)
+            return [sum_products([row[m] for row in C], y) for m in range(size)]
+
+        def add(a: Index, b: Index, left: list[Scalar], falling: bool = True) -> None:
+            k = b if falling else minimum(a, b)
+            at = H.at((a if falling else a + b - k) * n)
+            at[k] = sum_products(left, column(b), at[k])
+
         acts: Mask = False
-        for k in range(TILE):
-            for m in range(TILE):
-                acts = acts | (C[k][m] != 0.0)
+        for row in C:
+            for entry in row:
+                acts = acts | (entry != 0.0)
         for _ in when(any_lane(acts)):
-            for a in self.rows.dofs(I):
-                left = self.rows.tile(I, a)
-                pulled = [sum(left[k] * C[k][m] for k in range(TILE)) for m in range(TILE)]
-                row = H.at(a * n)
-                for b in self.rows.dofs(J):
-                    total = row[b]
-                    for y, z in zip(pulled, self.rows.tile(J, b), strict=True):
-                        total = total + y * z
-                    row[b] = total
+            for k in loop(count):  # the lists are falling
+                a = singles[k]
+                left = pulled(a)
+                for m in loop(count, start=k):
+                    add(a, singles[m], left)
+                for m in loop(root_count):
+                    for c in range(width):
+                        add(a, roots[m] + c, left, falling=False)
+            for k in loop(root_count):
+                for c in range(width):
+                    a = roots[k] + c
+                    left = pulled(a)
+                    for d in range(c + 1):
+                        add(a, roots[k] + d, left)
+                    for m in loop(root_count, start=k + 1):
+                        for d in range(width):
+                            add(a, roots[m] + d, left)
+
+
+def sum_products(x: Sequence[Scalar], y: Sequence[Scalar], plus: Scalar = 0.0) -> Scalar:
+    """plus + x · y"""
+    total = plus
+    for a, b in zip(x, y, strict=True):
+        total = total + a * b
+    return total
