@@ -126,7 +126,7 @@ class SoftProblem:
                 g[dof] = total
 
     def hessian(self, x: ScalarArray, H: ScalarArray, n: Index) -> None:
-        """The lower triangle of H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, after which it is the unit matrix."""
+        """The lower triangle of H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, with a unit matrix at the end."""
         for k in loop(n * n):
             H[k] = 0.0
         for k in loop(self.nv):

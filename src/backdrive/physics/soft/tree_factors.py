@@ -7,7 +7,9 @@ to a model know the tree, and the factorisation is straight code.
 
 from __future__ import annotations
 
-from ...ir import ScalarArray, traced
+from typing import cast
+
+from ...ir import Index, ScalarArray, traced
 from ..tree.tree import Tree
 
 
@@ -18,9 +20,9 @@ class TreeFactors:
     def __init__(self, tree: Tree) -> None:
         self.ancestors: list[list[int]] = []
         chains: list[list[int]] = [[]]  # by records of links
-        for i in range(tree.nlink):
-            chain, start = list(chains[tree.parent(i)]), tree.v_start(i)
-            for k in range(tree.dofs(i)):
+        for i in range(cast(int, tree.nlink)):
+            chain, start = list(chains[cast(int, tree.parent(i))]), cast(int, tree.v_start(i))
+            for k in range(cast(int, tree.dofs(i))):
                 self.ancestors.append(chain)
                 chain = [start + k, *chain]
             chains.append(chain)
@@ -30,7 +32,7 @@ class TreeFactors:
         """Whether the tree is known while tracing."""
         return not traced(tree.nlink)
 
-    def factor(self, H: ScalarArray, n: int) -> None:
+    def factor(self, H: ScalarArray, n: Index) -> None:
         for i in range(len(self.ancestors) - 1, -1, -1):
             inward = self.ancestors[i]
             inverse = 1.0 / H[i * n + i]
@@ -42,7 +44,7 @@ class TreeFactors:
                     H[j * n + k] = H[j * n + k] - entry * row[k]
                 H[i * n + j] = entry
 
-    def solve(self, H: ScalarArray, n: int, x: ScalarArray) -> None:
+    def solve(self, H: ScalarArray, n: Index, x: ScalarArray) -> None:
         """x [nv] ← H⁻¹ x, with the factors."""
         count = len(self.ancestors)
         values = [x[k] for k in range(count)]
