@@ -106,11 +106,13 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
     if integrator == "other":
         yield f"integrator {mujoco.mjtIntegrator(model.opt.integrator).name}"
     if sources.equalities:
-        yield "equality constraints"
+        yield "equality constraints (connect, weld)"
     if model.npair and geoms:
         yield "explicit contact pairs"
-    if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
-        yield "the flag override"
+    for flag in ("OVERRIDE", "DIAGEXACT", "SPECULATIVE", "IPC"):
+        bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
+        if bit is not None and model.opt.enableflags & int(bit):
+            yield f"the flag {flag.lower()}"
     for geom in geoms:
         for field in ("geom_surfacevel", "geom_adhesion"):
             if hasattr(model, field) and np.any(getattr(model, field)[geom]):
