@@ -33,6 +33,7 @@ from .model import (
     load,
 )
 from .physics.integrators import Midpoint, SemiImplicitEuler
+from .physics.soft.options import MuJoCo
 from .physics.solvers import InteriorPoint, ProjectedGaussSeidel
 from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
@@ -41,10 +42,10 @@ from .trajectory import Status, Trajectory
 
 __all__ = [
     "MLP", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed",
-    "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "Planar",
-    "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider", "Sphere",
-    "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "__version__", "gradcheck", "load",
-    "smoothed",
+    "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor",
+    "MuJoCo", "Planar", "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler",
+    "Simulator", "Slider", "Sphere", "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld",
+    "__version__", "gradcheck", "load", "smoothed",
 ]  # fmt: skip
 
 _ON_DEMAND = ("control", "envs", "experiments", "identify", "view")  # imported when they are first used

@@ -15,6 +15,7 @@ from .model import Model, State, checks
 from .physics import integrators, solvers
 from .physics.integrators import Integrator, SemiImplicitEuler
 from .physics.scheme import RigidContact, Scheme
+from .physics.soft.options import MuJoCo, choose
 from .physics.solvers import ProjectedGaussSeidel, Solver
 from .policy import MLP, Policy, Sensor
 from .runtime import autograd, closed_loop, execute
@@ -30,7 +31,7 @@ from .runtime.transforms import plain_call, values_visible
 from .schema import layout
 from .schema.signatures import FORWARD, INVERSE, ONE_STEP, ROLLOUT, TRACKING, RolloutSettings
 from .schema.state import state_names
-from .simulator_settings import FIXED, SimulatorSettings
+from .simulator_settings import FIXED, SimulatorSettings, refuse_rigid
 from .trajectory import RolloutInputs, Trajectory
 
 __all__ = ["Checkpoint", "Simulator", "Truncated"]
@@ -55,6 +56,10 @@ class RolloutArguments(NamedTuple):
 class Simulator(nn.Module):
     """Steps of `dt` seconds of a model, differentiable.
 
+    physics: "rigid" (default): contacts are rigid, and all arguments below apply. "mujoco": MuJoCo's own soft
+        constraints, integrator and solver with the options of the MJCF file, or with those of a `MuJoCo` object; dt is
+        that of the file unless given, and solver, integrator, impacts, pyramid, bounce_threshold and sparse have no
+        meaning.
     solver: for contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`; the default of
         the sparse form is ``ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)``.
     integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
@@ -79,14 +84,21 @@ class Simulator(nn.Module):
     """
 
     def __init__(
-        self, model: Model, dt: float, *, solver: Solver | None = None, integrator: Integrator | None = None,
-        impacts: bool | str = "auto", pyramid: int = 4, bounce_threshold: float = 0.05,
-        dtype: torch.dtype = torch.float64, threads: int | None = None, specialize: bool | str = "auto",
-        nonfinite: str = "raise", sparse: bool | str = "auto",
+        self, model: Model, dt: float | None = None, *, physics: str | MuJoCo = "rigid", solver: Solver | None = None,
+        integrator: Integrator | None = None, impacts: bool | str = "auto", pyramid: int = 4,
+        bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64, threads: int | None = None,
+        specialize: bool | str = "auto", nonfinite: str = "raise", sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(model, Model):
             raise TypeError(f"model must be a backdrive Model (Scene.build() or load()), got {type(model).__name__}")
+        soft = choose(physics, model)
+        if soft is not None:
+            refuse_rigid(solver=solver, integrator=integrator, impacts=impacts, sparse=sparse)
+            impacts = sparse = False
+            dt = model.timestep if dt is None else dt
+        if dt is None:
+            raise TypeError("Simulator needs the step size dt in seconds; physics='mujoco' takes that of the file")
         settings = SimulatorSettings(
             dt, impacts, pyramid, bounce_threshold, dtype, threads, specialize, nonfinite, sparse
         )  # fmt: skip
@@ -99,7 +111,7 @@ class Simulator(nn.Module):
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
         self.pyramid, self.bounce_threshold = operator.index(pyramid), bounce_threshold
         self.threads = None if threads is None else operator.index(threads)
-        self.specialize, self.nonfinite = specialize, nonfinite
+        self.specialize, self.nonfinite, self.physics = specialize, nonfinite, physics
         self.impacts = settings.choose_impacts(model)
         self.sparse = settings.choose_sparse(model, self.impacts)
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
@@ -109,8 +121,10 @@ class Simulator(nn.Module):
         self._tangent = Tangent(self.model)
         self._body_links = self.model.body_link.tolist()
         self._angles = PlanarAngles(self.model)
-        scheme = Scheme(self.integrator, RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts))
-        directions = self.pyramid // 2
+        soft = choose(self.physics, self.model)
+        contact_model = RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts)
+        scheme = Scheme(self.integrator, contact_model if soft is None else None, soft)
+        directions = self.pyramid // 2 if soft is None else soft.block - 1
         settings = ProgramSettings(
             self.dt, scheme, directions, self.dtype, self.threads, self.specialize, self.nonfinite, self.sparse
         )
@@ -270,7 +284,7 @@ class Simulator(nn.Module):
         with torch.no_grad():
             u = call.controls(control)
             euler = self.integrator.has_jacobian_kernel and not self.impacts and not self.sparse
-            euler = euler and self.model.nv > 0 and plain_call()
+            euler = euler and self._program.scheme.soft is None and self.model.nv > 0 and plain_call()
             jacobians = euler_jacobians if euler else step_jacobians
             at = StepPoint(self._program, self._tangent, call.state, u, call.constants, call.parameters)
             found = None

@@ -14,8 +14,8 @@ IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exac
 SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form
 
 FIXED = (
-    "model", "dt", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads", "specialize",
-    "nonfinite", "sparse",
+    "model", "dt", "physics", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads",
+    "specialize", "nonfinite", "sparse",
 )  # fmt: skip
 """Attributes of a `Simulator` that its kernels were made for."""
 
@@ -72,6 +72,16 @@ class SimulatorSettings:
         if self.sparse is True and reason is not None:
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         return wanted and reason is None
+
+
+def refuse_rigid(**given: object) -> None:
+    """Raise if a setting of rigid physics is given together with MuJoCo's."""
+    for name, value in given.items():
+        if value not in (None, "auto", False):
+            raise ValueError(
+                f"{name}={value!r} is a setting of rigid physics. MuJoCo's has its own: physics=MuJoCo(integrator=..., "
+                "cone=..., iterations=...)"
+            )
 
 
 def _require_choice(name: str, value: bool | str) -> None:

@@ -1,6 +1,7 @@
 """Loops and branches: plain Python on Python numbers, regions of the graph on traced values.
 
 for i in loop(n): ...                 unrolled if n is an int; one body with a run-time trip count if n is traced
+for i in rolled(n): ...               one body, even if n is an int
 for _ in when(condition): ...         a branch that all lanes take together
 if leave(condition): break            leave the innermost loop, all lanes together
 for i in interruptible(loop(n)): ...  a loop whose passes take long: it ends early if the user interrupts the call
@@ -27,6 +28,16 @@ def loop(stop: Index, start: Index = 0, reverse: bool = False) -> Iterator[Any]:
     graph = current()
     i = graph.open_region("for", (start, stop), "i")
     yield (stop - 1 + start) - i if reverse else i
+    graph.close_region()
+
+
+def rolled(stop: int, reverse: bool = False) -> Iterator[Any]:
+    """Loop over 0, 1, ..., stop - 1, or backwards, with one body: for few passes of much code."""
+    if (graph := Graph.current) is None:
+        yield from loop(stop, reverse=reverse)
+        return
+    i = graph.open_region("for", (0, stop), "i")
+    yield (stop - 1) - i if reverse else i
     graph.close_region()
 
 

@@ -12,6 +12,7 @@ from ..schema.layout import EqualityKind, Kind
 from .actuators import Bias, Motor, kind_of, motor_record
 from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
+from .read_soft import SoftSources, read_soft
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
 from .unsupported import actuator_count, actuator_fault, disabled, geom_name, representable, shape_friction
@@ -67,6 +68,7 @@ def convert(
         touching=touching,
         parents_touch=disabled(model, "FILTERPARENT"),
         combine="max",
+        soft=read_soft(model, SoftSources(links, joint_links, body_links, shape_geoms(model), equalities, ignore)),
     )
     return pack(parts)
 
@@ -182,11 +184,7 @@ def _add_shapes(
     model: mujoco.MjModel, links: list[LinkSpec], body_links: list[int]
 ) -> tuple[tuple[PlacedShape, ...], list[tuple[int, int]]]:
     """Give the links their shapes. Returns the shapes of the world, and the explicit pairs (numbers of shapes)."""
-    may_touch = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
-    may_touch[[*model.pair_geom1, *model.pair_geom2]] = True
-    friction = shape_friction(model)
-    chosen = [g for g in np.flatnonzero(may_touch).tolist() if representable(model, g)]
-    chosen.sort(key=lambda g: (model.geom_bodyid[g] == 0, g))  # as in a Model, the shapes of the world come last
+    friction, chosen = shape_friction(model), shape_geoms(model)
     placed: dict[int, list[PlacedShape]] = {}
     for geom in chosen:
         placed.setdefault(int(model.geom_bodyid[geom]), []).append(_placed(model, geom, float(friction[geom])))
@@ -196,6 +194,14 @@ def _add_shapes(
     number = {geom: i for i, geom in enumerate(chosen)}
     explicit = zip(model.pair_geom1.tolist(), model.pair_geom2.tolist(), strict=True)
     return tuple(placed.get(0, ())), [(number[a], number[b]) for a, b in explicit if a in number and b in number]
+
+
+def shape_geoms(model: mujoco.MjModel) -> list[int]:
+    """The geoms that become shapes, in the order of a Model: the shapes of the world come last."""
+    may_touch = (model.geom_contype != 0) | (model.geom_conaffinity != 0)
+    may_touch[[*model.pair_geom1, *model.pair_geom2]] = True
+    chosen = [g for g in np.flatnonzero(may_touch).tolist() if representable(model, g)]
+    return sorted(chosen, key=lambda g: (model.geom_bodyid[g] == 0, g))
 
 
 def _placed(model: mujoco.MjModel, geom: int, friction: float) -> PlacedShape:

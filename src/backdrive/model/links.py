@@ -19,6 +19,7 @@ from .model import Model
 from .pairs import Connection, RigidGroups, contact_pairs
 from .ranges import RANGES
 from .shapes import PlacedShape, half_space_in_world
+from .soft import SoftParts
 
 Array = np.ndarray
 
@@ -107,7 +108,7 @@ class WorldParts:
     separate: pairs of a body and a static shape that do not collide. connections: bodies that joints outside of the
     tree keep together. touching: pairs of shapes (by their order in the model) that collide although other rules
     exclude them. parents_touch: whether a body may collide with its parent. combine: how friction and restitution of a
-    pair follow from those of its shapes: mean, max or min.
+    pair follow from those of its shapes: mean, max or min. soft: what MuJoCo's physics needs, or None.
     """
 
     dim: int
@@ -123,6 +124,7 @@ class WorldParts:
     touching: Sequence[tuple[int, int]] = ()
     parents_touch: bool = False
     combine: str = "mean"
+    soft: SoftParts | None = None
 
 
 def pack(parts: WorldParts) -> Model:
@@ -170,9 +172,11 @@ def pack(parts: WorldParts) -> Model:
         + [np.array(links[i].limits) for i in limited]
         + [np.array([links[i].friction for i in rubbing])]
         + [equality.record() for equality in equalities]
+        + ([] if parts.soft is None else [parts.soft.constants])
     )
     sizes = (len(links), nq, len(actuators), len(placed), len(limited), len(rubbing), len(equalities))
-    if len(constants) != layout.constants_size(*sizes):
+    soft_size = 0 if parts.soft is None else layout.soft_size(len(links), *sizes[3:])
+    if len(constants) != layout.constants_size(*sizes) + soft_size:
         raise AssertionError("the constants do not have the size that the layout says")
     for link in links:
         if not np.isfinite(_record(link)).all():
@@ -208,6 +212,7 @@ def pack(parts: WorldParts) -> Model:
         equality_kind=np.array([equality.kind for equality in equalities], dtype=np.int64),
         equality_link=np.array([(e.a, e.b) for e in equalities], dtype=np.int64).reshape(-1, 2),
         combine=parts.combine,
+        soft=None if parts.soft is None else parts.soft.options,
     )
 
 

@@ -17,6 +17,7 @@ from ..schema.layout import NQ, NV, Kind
 from . import assemble, checks
 from .parameters import ParameterTable, parameter_table
 from .shapes import PlacedShape
+from .soft import SoftOptions
 from .state import State
 
 Array = np.ndarray
@@ -78,6 +79,8 @@ class Model:
     """Links a and b (-1: the world), int64 [nequality, 2]."""
     combine: str
     """How friction and restitution of a pair follow from those of its shapes: mean, max or min."""
+    soft: SoftOptions | None = None
+    """The options of a MJCF file for MuJoCo's physics; None: the constants have no parameters of soft constraints."""
 
     def __post_init__(self) -> None:
         for field in fields(self):

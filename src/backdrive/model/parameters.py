@@ -104,6 +104,8 @@ def parameter_table(model: Model) -> ParameterTable:
     """The parameters of a model. Parameters without rows are left out."""
     entries = [*_body_parameters(model), *_joint_parameters(model), *_motor_parameters(model)]
     entries += _shape_parameters(model)
+    if model.soft is not None:
+        entries += _soft_parameters(model)
     gravity = layout.gravity_start(model.nlink, model.nq, model.nu) + np.arange(model.dim)
     entries.append(_entry("gravity", "m/s^2", tuple("xyz"[: model.dim]), [ParameterPiece(gravity)]))
     return ParameterTable([entry for entry in entries if entry.rows])
@@ -191,6 +193,37 @@ def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
     solid = model.shape_kind != ShapeKind.PLANE
     place = _grid(start[solid] + layout.PLACE, np.arange(model.dim))
     yield _entry("shape_position", "m", _pick(rows, solid), [ParameterPiece(place)])
+
+
+SOFT_PARAMETERS = (
+    "solref", "solimp", "margin", "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp",
+    "limit_margin", "joint_friction_solref", "joint_friction_solimp",
+)  # fmt: skip
+"""Parameters that only MuJoCo's physics reads."""
+
+RIGID_PARAMETERS = ("restitution", "softness")
+"""Parameters that only rigid physics reads."""
+
+
+def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
+    """The parameters of soft constraints; the power of solimp is not one of them."""
+    sizes = (model.nlink, model.nq, model.nu, model.nshape, model.nlimit, model.nfriction)
+    start = layout.equality_start(*sizes) + model.nequality * layout.EQUALITY + model.nlink * layout.SOFT_LINK
+    shapes = start + np.arange(model.nshape) * layout.SOFT_SHAPE
+    start += model.nshape * layout.SOFT_SHAPE
+    limits = start + np.arange(model.nlimit) * layout.SOFT_JOINT
+    frictions = start + (model.nlimit + np.arange(model.nfriction)) * layout.SOFT_JOINT
+    name_of = dict(zip(model.joint_link.tolist(), model.joints, strict=True))
+    limited, rubbing = (tuple(name_of[i] for i in x.tolist()) for x in (model.limit_link, model.friction_link))
+    for prefix, rows, at in (("", model.shape_names, shapes), ("limit_", limited, limits),
+                             ("joint_friction_", rubbing, frictions)):  # fmt: skip
+        solref, solimp = _grid(at + layout.SOLREF, np.arange(2)), _grid(at + layout.SOLIMP, np.arange(4))
+        yield _entry(f"{prefix}solref", "s, 1 | -1/s^2, -1/s", rows, [ParameterPiece(solref)])
+        yield _entry(f"{prefix}solimp", "1, 1, m | rad, 1", rows, [ParameterPiece(solimp)])
+    yield _entry("margin", "m", model.shape_names, [ParameterPiece(shapes + layout.MARGIN)])
+    yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
+    yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
+    yield _entry("limit_margin", "rad | m", limited, [ParameterPiece(limits + layout.MARGIN)])
 
 
 class ParameterPiece(NamedTuple):

@@ -110,6 +110,16 @@ RANGES: dict[str, Range] = {
     "softness": NOT_NEGATIVE,
     "shape_position": FINITE,
     "gravity": FINITE,
+    "solref": FINITE,
+    "solimp": NOT_NEGATIVE,
+    "margin": NOT_NEGATIVE,
+    "torsional_friction": NOT_NEGATIVE,
+    "rolling_friction": NOT_NEGATIVE,
+    "limit_solref": FINITE,
+    "limit_solimp": NOT_NEGATIVE,
+    "limit_margin": NOT_NEGATIVE,
+    "joint_friction_solref": FINITE,
+    "joint_friction_solimp": NOT_NEGATIVE,
 }
 """By the name of the parameter. A shape declares that of its sizes: `Shape.size_range`."""
 PLANAR_INERTIA = POSITIVE

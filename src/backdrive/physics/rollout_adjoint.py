@@ -113,7 +113,7 @@ class BackwardSweep:
     def step(self, t: Index, start: StateArrays, forces_bar: ScalarArray | None = None) -> None:
         """Back over step t from the state `start`; forces_bar: cotangents of the forces of its constraints."""
         tree, rows = self.tree, self.rows
-        array = memory if self.ctx.scheme.splits_at_impacts else workspace  # sums over substeps are kept in memory
+        array = memory if self.ctx.scheme.sums_over_parts else workspace
         controls_bar, wrenches_bar = array(tree.nu), None
         zero(tree.nu, controls_bar)
         if rows.wrenches_bar is not None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from ..ir import Scalar
 from .integrators import Integrator
+from .soft.settings import SoftSettings
 from .solvers import Solver
 from .tree.tree import Tree
 
@@ -28,10 +29,31 @@ class RigidContact:
 
 @dataclass(frozen=True)
 class Scheme:
-    """The time integrator, and the contact model (None: the model has no constraints)."""
+    """The time integrator, and the contact model (None: the model has no constraints).
+
+    soft: MuJoCo's physics, in place of both.
+    """
 
     integrator: Integrator
     contact_model: RigidContact | None = None
+    soft: SoftSettings | None = None
+
+    @property
+    def constrains(self) -> bool:
+        """Whether there is a model of constraints."""
+        return self.contact_model is not None or self.soft is not None
+
+    @property
+    def sums_over_parts(self) -> bool:
+        """Whether the adjoint of a step is a loop over its substeps or stages, which keep their sums in memory."""
+        return self.splits_at_impacts or (self.soft is not None and self.soft.integrator == "rk4")
+
+    @property
+    def tolerance(self) -> float:
+        """The residual below which the solver has converged: m/s; of MuJoCo's physics, a part of the first step."""
+        if self.soft is not None:
+            return self.soft.tolerance
+        return self.contact_model.solver.tolerance if self.contact_model else 0.0
 
     @property
     def splits_at_impacts(self) -> bool:
@@ -57,6 +79,12 @@ class StepContext:
     @property
     def splits_at_impacts(self) -> bool:
         return self.constrained and self.scheme.splits_at_impacts
+
+    @property
+    def soft(self) -> SoftSettings:
+        """The settings of MuJoCo's physics."""
+        assert self.scheme.soft is not None
+        return self.scheme.soft
 
     @property
     def contact_model(self) -> RigidContact:

@@ -33,6 +33,7 @@ from .impacts.time_of_impact import SubstepMotion, first_impact
 from .integrators.base import Stages, move
 from .math.arrays import all_finite, axpy, copy, zero
 from .scheme import StepContext
+from .soft.step import soft_step
 from .state import StateArrays, StepInputs
 from .tree.poses import link_poses, pose_size
 from .tree.tree import Tree
@@ -104,6 +105,8 @@ def substep(
 
 def step(ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None) -> StepStatus:
     """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given."""
+    if ctx.scheme.soft is not None:
+        return StepStatus(*soft_step(ctx, state, inputs))
     if ctx.splits_at_impacts:
         return step_through_impacts(ctx, state, inputs, forces)
     tree, h = ctx.tree, ctx.h

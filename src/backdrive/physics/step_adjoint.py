@@ -34,6 +34,7 @@ from .math.arrays import add_to, axpy, copy, zero
 from .math.linear import TILE
 from .math.spatial import Vec
 from .scheme import StepContext
+from .soft.step_adjoint import soft_step_adjoint
 from .solvers.active_set import FREE, LOWER
 from .state import StateArrays, StepInputs
 from .step import Substep, most_substeps, pass_substep, substep
@@ -59,6 +60,9 @@ def step_adjoint(
     cotangents: those of q and v are replaced in place, others are added to. forces_bar: cotangents of the forces of
     constraints in this step (`add_forces`).
     """
+    if ctx.scheme.soft is not None:
+        soft_step_adjoint(ctx, state, inputs, cotangents)
+        return
     if not ctx.splits_at_impacts:
         now = substep(ctx, state, inputs, ctx.h, adjoint=True)
         SubstepAdjoint(ctx, now, state, inputs).run(cotangents, forces_bar)

@@ -40,6 +40,10 @@ class Call:
         if parameters is not None and not isinstance(parameters, Mapping):
             raise TypeError(f"parameters must be a mapping {{name: tensor}}, got {type(parameters).__name__}")
         if parameters:
+            for name in program.ignored:
+                if name in parameters:
+                    other = "rigid" if program.scheme.soft else "mujoco"
+                    raise ValueError(f"parameter {name!r} is one of physics={other!r}: this Simulator does not read it")
             values = {name: x.cpu() if isinstance(x, Tensor) else x for name, x in parameters.items()}
             self.constants = assemble(program, values, check_parameters)
             self.parameters = ",".join(sorted(parameters))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ..backends.llvm_cpu.target import host
+from ..model.parameters import RIGID_PARAMETERS, SOFT_PARAMETERS
 from ..physics.constraints.forces import FORCE
 from ..physics.constraints.tables import constraint_tables
 from ..physics.kernels import KernelOptions, KernelStore
@@ -69,7 +70,7 @@ class Program:
 
             make = (model, settings.h, self.scheme, settings.directions, self.bits, self.threads)
             self.sparse = SparseProgram(*make)
-        tables = constraint_tables(model) if self.scheme.contact_model and not settings.sparse else None
+        tables = constraint_tables(model) if self.scheme.constrains and not settings.sparse else None
         options = KernelOptions(self.scheme, settings.directions, self.bits, settings.specialize)
         self.kernels = KernelStore(model, options, tables)
         if tables is not None:
@@ -150,7 +151,12 @@ class Program:
     @property
     def tolerance(self) -> float:
         """The residual below which the solver has converged, m/s."""
-        return self.scheme.contact_model.solver.tolerance if self.scheme.contact_model else 0.0
+        return self.scheme.tolerance
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """The parameters of the model that this physics does not read."""
+        return SOFT_PARAMETERS if self.scheme.soft is None else RIGID_PARAMETERS
 
     def quick(self, batch: int, steps: int = 1) -> bool:
         """Whether steps of this many environments are short enough for a `QuickCall`, on this thread alone."""

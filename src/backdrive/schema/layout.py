@@ -5,6 +5,8 @@
     nlink records of LINK floats | reference [nq] | nu records of MOTOR floats | gravity [3]
     | nshape records of SHAPE floats | nlimit records of LIMIT floats | nfriction joint frictions
     | nequality records of EQUALITY floats
+    | of a model that MuJoCo's physics can step: nlink records of SOFT_LINK floats, nshape of SOFT_SHAPE, nlimit and
+      nfriction of SOFT_JOINT, nequality of SOFT
 
 This module is the only place that knows these offsets. It has plain integers and no torch, so that the physics, which
 is traced and does not run on tensors, can import it.
@@ -151,6 +153,29 @@ RELATIVE = 9  # 9: row major, b to a coordinates at which the equation holds
 DISTANCE = 18  # 1: m
 EQUALITY = 19  # size of the record
 
+# The parameters of a soft constraint, at the start of the SOFT_SHAPE, SOFT_JOINT and SOFT records.
+SOLREF = 0  # 2: time constant (s) and damping ratio; or, both negative, -stiffness and -damping
+SOLIMP = 2  # 5: least and greatest impedance, width (m or rad), midpoint, power
+SOFT = 7  # size of these
+
+# A SOFT_SHAPE record.
+MARGIN = 7  # 1: m; contacts act where the gap is less than the sum of both shapes' margins
+SOLMIX = 8  # 1: weight of the shape's solref and solimp in a contact
+PRIORITY = 9  # 1: the material of a contact is that of the shape of higher priority
+CONDIM = 10  # 1: 1 (frictionless), 3 (sliding), 4 (and torsional) or 6 (and rolling friction)
+TORSIONAL = 11  # 1: m, coefficient of torsional friction
+ROLLING = 12  # 1: m, coefficient of rolling friction
+SOFT_SHAPE = 13  # size of the record
+
+# A SOFT_JOINT record, of a limit or of joint friction. MARGIN: rad or m, from which a limit acts.
+JOINT_WEIGHT = 8  # 1: inverse inertia of the coordinate in the reference configuration, 1/kg or 1/(kg m^2)
+SOFT_JOINT = 9  # size of the record
+
+# A SOFT_LINK record: the inverse inertia of a link in the reference configuration.
+LINEAR_WEIGHT = 0  # 1: 1/kg
+ANGULAR_WEIGHT = 1  # 1: 1/(kg m^2)
+SOFT_LINK = 2  # size of the record
+
 INERTIA_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 """Row and column, in the 3 x 3 inertia matrix, of each of the six stored entries."""
 
@@ -200,6 +225,11 @@ def constants_size(
 ) -> Size:
     """Length of the vector of constants."""
     return equality_start(nlink, nq, nu, nshape, nlimit, nfriction) + nequality * EQUALITY
+
+
+def soft_size(nlink: Size, nshape: Size, nlimit: Size, nfriction: Size, nequality: Size) -> Size:
+    """Length of the last part of the constants, of a model that MuJoCo's physics can step."""
+    return nlink * SOFT_LINK + nshape * SOFT_SHAPE + (nlimit + nfriction) * SOFT_JOINT + nequality * SOFT
 
 
 def addresses(kinds: Iterable[int]) -> tuple[list[int], list[int], int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...ir import Index, IndexArray, Scalar, ScalarArray
+from ...ir import Index, IndexArray, Mask, Scalar, ScalarArray
 from ...model.shapes import BOUND
 from ...schema import layout
 from ..math.spatial import Vec
@@ -47,6 +47,11 @@ class Support(NamedTuple):
     def grounded(self) -> Support:
         """The same support, if b is known to be the world."""
         return self._replace(b=0, root_b=0, way_b=0, own_b=0, floating_b=-1, common=0, floating=-1)
+
+    def branches(self) -> Mask:
+        """Whether each link has joints that move it and not the other one: neither is on the chain of the other."""
+        own_a, own_b = self.own_a + (self.floating_a + 1), self.own_b + (self.floating_b + 1)
+        return (own_a > 0) & (own_b > 0)
 
     def segments(self) -> tuple[ChainSegment, ChainSegment, ChainSegment]:
         """The chain segments of a alone, of b alone, and the common one."""

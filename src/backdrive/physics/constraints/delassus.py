@@ -125,16 +125,14 @@ class Tile(NamedTuple):
     Y: ScalarArray
 
 
-class DenseDelassus:
-    """The Delassus matrix as a dense array, from the components y of every row at every joint.
+class ReducedRows:
+    """The components y of every row at every joint.
 
-    W, B [n, n]: row by row; n is a multiple of TILE. B is memory for a matrix of the same size, which is factored in
-    place (`complementarity.factor_active_set`, `correction.factor_correction`). diagonal [n]: of W + R. Y [n, nv]:
-    components y of the rows, defined where the row's tile reaches a coordinate (`dofs`).
+    Y [n, nv]: components y of the rows, defined where the row's tile reaches a coordinate (`dofs`).
     """
 
-    def __init__(self, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
-        most = constraints.nimpulse + TILE
+    def __init__(self, constraints: Constraints, factors: RootFrameFactors, nv: Index, most: Index) -> None:
+        """most: the number of rows that there can be."""
         self.constraints, self.factors, self.nv = constraints, factors, nv
         self._count = counters(1)
         self._count[0] = 0
@@ -144,17 +142,12 @@ class DenseDelassus:
         # The first row and the support of every constraint; how many there are, and how many have their Y.
         self._first, self._support, self._constraints, self._filled = (counters(k) for k in (most, most, 1, 1))
         self._constraints[0], self._filled[0] = 0, 0
-        self._lists = DofLists(most, nv)
-        self.W, self.B, self._diagonal = memory(most * most), memory(most * most), memory(most)
+        self.lists = DofLists(most, nv)
 
     @property
     def count(self) -> Index:
         """The number of rows added so far."""
         return self._count[0]
-
-    @property
-    def diagonal(self) -> ScalarArray:
-        return self._diagonal
 
     # ---------------------------------------------------------------------------------------- rows
 
@@ -212,7 +205,7 @@ class DenseDelassus:
     def _extend_lists(self, support: Support, first: Index, count: int) -> None:
         """Add the coordinates on a support's chains to the lists of the tiles that its `count` rows are in. Y is zero
         there until `_pass_inward` sets it."""
-        nv, lists = self.nv, self._lists
+        nv, lists = self.nv, self.lists
         for number in loop((first + (count - 1)) // TILE + 1, start=first // TILE):
             tile = Tile(number, lists.reached.at(number * nv), self.Y.at(number * (TILE * nv)))
             for _ in when(number * TILE >= first):  # the tile has no other constraint yet
@@ -263,41 +256,16 @@ class DenseDelassus:
                 for other in factors.order[k + 1 :]:  # nothing is left of the components before
                     wrench[other] = wrench[other] - z * U[other]
 
-    # ---------------------------------------------------------------------------------------- the matrix
+    # ---------------------------------------------------------------------------------------- products
 
     def dofs(self, tile: Index, other: Index | None = None) -> Iterator[Index]:
         """The coordinates of v that the rows of a tile move; with another tile, those that both move."""
-        return self._lists.dofs(tile, other, self.factors.width)
+        return self.lists.dofs(tile, other, self.factors.width)
 
-    def assemble(self, n: Index, compliance: ScalarArray) -> None:
-        """Fill W = Y D⁻¹ Yᵀ [n, n], tile by tile (it is symmetric), and the diagonal of W + R; compliance: R [n]."""
-        total = carry(TILE * TILE)
-        tiles = [(r, c) for r in range(TILE) for c in range(TILE)]
-        for I in loop(n // TILE):
-            for J in loop(I + 1):
-                for r, c in tiles:
-                    total[r * TILE + c] = 0.0
-                for dof in self.dofs(I, J):
-                    inverse = self.factors.inverse[dof]
-                    a, b = self._tile(I, dof), self._tile(J, dof)
-                    for r, c in tiles:
-                        total[r * TILE + c] = total[r * TILE + c] + (a[r] * inverse) * b[c]
-                lower, upper = self.W.at(I * TILE * n + J * TILE), self.W.at(J * TILE * n + I * TILE)
-                for r, c in tiles:
-                    x = total[r * TILE + c]
-                    lower.at(r * n)[c] = x
-                    upper.at(c * n)[r] = x
-            for r in range(TILE):
-                self._diagonal.at(I * TILE)[r] = total[r * TILE + r] + compliance.at(I * TILE)[r]
-
-    def _tile(self, tile: Index, dof: Index) -> Vec:
+    def tile(self, tile: Index, dof: Index) -> Vec:
         """y of the rows of a tile, at one coordinate."""
         rows = self.Y.at(tile * (TILE * self.nv))
         return tuple(rows.at(r * self.nv)[dof] for r in range(TILE))
-
-    def apply(self, impulse: ScalarArray, speed: ScalarArray, n: Index | None = None) -> None:
-        """speed [n] += W λ; n: the number of rows, if the caller has read it already."""
-        multiply(self.W, self.count if n is None else n, impulse, speed)
 
     def effect(self, impulse: ScalarArray, reduced: ScalarArray) -> None:
         """reduced [nv] = Σ λ y / d, of which `dynamics.expand` makes A⁻¹ Jᵀ λ."""
@@ -311,7 +279,7 @@ class DenseDelassus:
             for dof in self.dofs(I):
                 inverse = self.factors.inverse[dof]
                 # Row by row: the sum does not depend on which rows share a tile.
-                reduced[dof] = sp.dot(x, [y * inverse for y in self._tile(I, dof)], reduced[dof])
+                reduced[dof] = sp.dot(x, [y * inverse for y in self.tile(I, dof)], reduced[dof])
 
     def speeds(self, reduced: ScalarArray, result: ScalarArray) -> None:
         """result [n] = J A⁻¹ τ, with `reduced` [nv] the inward half of a solve with τ (`dynamics.reduce`)."""
@@ -320,6 +288,48 @@ class DenseDelassus:
             for r in range(TILE):
                 total[r] = 0.0
             for dof in self.dofs(I):
-                for r, y in enumerate(self._tile(I, dof)):
+                for r, y in enumerate(self.tile(I, dof)):
                     total[r] = total[r] + y * reduced[dof]
             result.put(I, [total[r] for r in range(TILE)])
+
+
+class DenseDelassus(ReducedRows):
+    """The Delassus matrix as a dense array, from the components y of every row at every joint.
+
+    W, B [n, n]: row by row; n is a multiple of TILE. B is memory for a matrix of the same size, which is factored in
+    place (`complementarity.factor_active_set`, `correction.factor_correction`). diagonal [n]: of W + R.
+    """
+
+    def __init__(self, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
+        most = constraints.nimpulse + TILE
+        super().__init__(constraints, factors, nv, most)
+        self.W, self.B, self._diagonal = memory(most * most), memory(most * most), memory(most)
+
+    @property
+    def diagonal(self) -> ScalarArray:
+        return self._diagonal
+
+    def assemble(self, n: Index, compliance: ScalarArray) -> None:
+        """Fill W = Y D⁻¹ Yᵀ [n, n], tile by tile (it is symmetric), and the diagonal of W + R; compliance: R [n]."""
+        total = carry(TILE * TILE)
+        tiles = [(r, c) for r in range(TILE) for c in range(TILE)]
+        for I in loop(n // TILE):
+            for J in loop(I + 1):
+                for r, c in tiles:
+                    total[r * TILE + c] = 0.0
+                for dof in self.dofs(I, J):
+                    inverse = self.factors.inverse[dof]
+                    a, b = self.tile(I, dof), self.tile(J, dof)
+                    for r, c in tiles:
+                        total[r * TILE + c] = total[r * TILE + c] + (a[r] * inverse) * b[c]
+                lower, upper = self.W.at(I * TILE * n + J * TILE), self.W.at(J * TILE * n + I * TILE)
+                for r, c in tiles:
+                    x = total[r * TILE + c]
+                    lower.at(r * n)[c] = x
+                    upper.at(c * n)[r] = x
+            for r in range(TILE):
+                self._diagonal.at(I * TILE)[r] = total[r * TILE + r] + compliance.at(I * TILE)[r]
+
+    def apply(self, impulse: ScalarArray, speed: ScalarArray, n: Index | None = None) -> None:
+        """speed [n] += W λ; n: the number of rows, if the caller has read it already."""
+        multiply(self.W, self.count if n is None else n, impulse, speed)

@@ -1,0 +1,125 @@
+"""Read the options and the parameters of soft constraints from a compiled MuJoCo model."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+import mujoco
+import numpy as np
+
+from ..schema import layout
+from .soft import SoftOptions, SoftParts
+from .unsupported import disabled, geom_name
+
+if TYPE_CHECKING:
+    from .links import Equality, LinkSpec
+
+Array = np.ndarray
+
+_INTEGRATORS = {
+    mujoco.mjtIntegrator.mjINT_EULER: "euler",
+    mujoco.mjtIntegrator.mjINT_RK4: "rk4",
+    mujoco.mjtIntegrator.mjINT_IMPLICIT: "implicit",
+    mujoco.mjtIntegrator.mjINT_IMPLICITFAST: "implicitfast",
+}
+
+
+class SoftSources(NamedTuple):
+    """How the elements of the file became those of the model.
+
+    joint_links, body_links: the link of every joint and body. geoms: that of every shape. ignore: kinds of elements
+    that were left out.
+    """
+
+    links: Sequence[LinkSpec]
+    joint_links: Sequence[int]
+    body_links: Sequence[int]
+    geoms: Sequence[int]
+    equalities: Sequence[Equality]
+    ignore: Collection[str]
+
+
+def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
+    """The options, and the records of links, shapes, limits, joint frictions and equalities, in the model's order."""
+    links = sources.links
+    weights = np.zeros((len(links), 2))
+    for body, link in enumerate(sources.body_links):
+        if link >= 0:
+            weights[link] = model.body_invweight0[body]
+    joint_of = {link: joint for joint, link in enumerate(sources.joint_links)}
+    limited = [joint_of[i] for i, link in enumerate(links) if link.limits is not None]
+    rubbing = [joint_of[i] for i, link in enumerate(links) if link.friction > 0.0]
+    contact = "contact" not in sources.ignore and not disabled(model, "CONTACT", "CONSTRAINT")
+    geoms = list(sources.geoms) if contact else []
+    records = [weights.ravel(), *(_shape(model, geom) for geom in geoms)]
+    for joint in limited:
+        solver = (model.jnt_solref[joint], model.jnt_solimp[joint], [model.jnt_margin[joint]])
+        records.append(np.concatenate([*solver, [model.dof_invweight0[model.jnt_dofadr[joint]]]]))
+    for joint in rubbing:
+        dof = model.jnt_dofadr[joint]
+        solver = (model.dof_solref[dof], model.dof_solimp[dof], [0.0])
+        records.append(np.concatenate([*solver, [model.dof_invweight0[dof]]]))
+    records += _equalities(model, len(sources.equalities))
+    powers = [record[layout.SOLIMP + 4] for record in records[1:]]
+    return SoftParts(_options(model, geoms, powers, sources), np.concatenate(records))
+
+
+def _shape(model: mujoco.MjModel, geom: int) -> Array:
+    """The SOFT_SHAPE record of a geom."""
+    numbers = (model.geom_margin[geom], model.geom_solmix[geom], model.geom_priority[geom], model.geom_condim[geom])
+    return np.concatenate([model.geom_solref[geom], model.geom_solimp[geom], numbers, model.geom_friction[geom, 1:]])
+
+
+def _equalities(model: mujoco.MjModel, count: int) -> list[Array]:
+    """The SOFT record of every equation: three of a connect, six of a weld."""
+    records = []
+    if count:
+        for i in np.flatnonzero(model.eq_active0).tolist():
+            rows = {mujoco.mjtEq.mjEQ_CONNECT: 3, mujoco.mjtEq.mjEQ_WELD: 6}.get(mujoco.mjtEq(model.eq_type[i]), 0)
+            records += [np.concatenate([model.eq_solref[i], model.eq_solimp[i]])] * rows
+    return records
+
+
+def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float], sources: SoftSources) -> SoftOptions:
+    option = model.opt
+    elliptic = mujoco.mjtCone(option.cone) == mujoco.mjtCone.mjCONE_ELLIPTIC
+    sizes = [model.geom_rbound[geom] for geom in geoms if model.geom_rbound[geom] > 0.0]
+    margin = 2.0 * max((float(model.geom_margin[geom]) for geom in geoms), default=0.0)
+    integrator = _INTEGRATORS.get(mujoco.mjtIntegrator(option.integrator), "other")
+    return SoftOptions(
+        integrator=integrator,
+        cone="elliptic" if elliptic else "pyramidal",
+        impratio=float(option.impratio),
+        iterations=int(option.iterations),
+        eulerdamp=not disabled(model, "EULERDAMP"),
+        refsafe=not disabled(model, "REFSAFE"),
+        condim=max((int(model.geom_condim[geom]) for geom in geoms), default=1),
+        power=max(1, round(powers[0])) if powers else 2,
+        reach=float(1.001 * margin / min(sizes, default=1.0)),
+        unsupported=(*_unsupported(model, geoms, sources, integrator), *_uneven(powers)),
+    )
+
+
+def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSources, integrator: str) -> Iterator[str]:
+    """The elements that MuJoCo's physics has no equations for yet."""
+    if integrator == "other":
+        yield f"integrator {mujoco.mjtIntegrator(model.opt.integrator).name}"
+    if sources.equalities:
+        yield "equality constraints (connect, weld)"
+    if model.npair and geoms:
+        yield "explicit contact pairs"
+    for flag in ("OVERRIDE", "DIAGEXACT", "SPECULATIVE", "IPC"):
+        bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
+        if bit is not None and model.opt.enableflags & int(bit):
+            yield f"the flag {flag.lower()}"
+    for geom in geoms:
+        for field in ("geom_surfacevel", "geom_adhesion"):
+            if hasattr(model, field) and np.any(getattr(model, field)[geom]):
+                yield f"{field.removeprefix('geom_')} of {geom_name(model, geom)}"
+
+
+def _uneven(powers: Sequence[float]) -> Iterator[str]:
+    """Powers of solimp that are not whole, or not the same in all constraints."""
+    if len(set(powers)) > 1 or any(power != round(power) or power > 8 for power in powers):
+        yield f"different or fractional powers of solimp ({', '.join(f'{x:g}' for x in sorted(set(powers)))})"

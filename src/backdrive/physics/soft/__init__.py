@@ -1,0 +1,16 @@
+"""MuJoCo's physics: soft constraints as a convex problem on accelerations, from the chapter "Computation" of its
+documentation.
+
+`settings`       what a kernel is compiled for
+`impedance`      solref and solimp: reference accelerations and impedances; how two shapes mix
+`laws`           the force of a constraint as a function of its residual J a - a_ref, and its curvature
+`constants`      the parameters in the constants of a model
+`contacts`       contact points within their margins, and their frames
+`rows`           the parameters of a step's rows: reference accelerations, D, friction
+`assemble`       puts the rows of a state into its `problem`
+`newton`         the solver, with the sparse factors of `tree_factors`
+`acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
+`integrate`      implicit damping
+`step`           the integrators, with their adjoint in `step_adjoint`; `rates`: Runge-Kutta methods on rotations
+`options`        what users may choose
+"""

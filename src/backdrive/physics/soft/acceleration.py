@@ -1,0 +1,127 @@
+"""Accelerations with soft constraints: a(q, v, u), a function of the state and the inputs alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when, workspace
+from ..constraints.assemble import LinkMotions
+from ..constraints.delassus import RootFrameFactors
+from ..geometry.contact_points import ContactPoints
+from ..math.arrays import copy, local
+from ..math.spatial import SPATIAL
+from ..state import StateArrays, StepInputs
+from ..tree.dynamics import Dynamics, expand, forward_dynamics
+from ..tree.inputs import DynamicsInputs
+from ..tree.kinematics import turn
+from ..tree.poses import link_poses, pose_size
+from ..tree.tree import Tree
+from .assemble import SoftRowAssembler
+from .constants import SoftConstants
+from .contacts import find_points
+from .newton import Newton, NewtonSolution
+from .problem import SoftProblem
+from .settings import SoftSettings
+
+
+@dataclass(frozen=True)
+class SoftConstrained:
+    """The constraints of a state, and what became of them. q [nq]: readable in rolled loops."""
+
+    soft: SoftConstants
+    contacts: ContactPoints
+    newton: Newton
+    solution: NewtonSolution
+    q: ScalarArray
+
+
+@dataclass(frozen=True)
+class Acceleration:
+    """The dynamics with the accelerations that constraints allow; constrained: None without constraints."""
+
+    inputs: DynamicsInputs
+    dynamics: Dynamics
+    constrained: SoftConstrained | None
+
+    def status(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+        """Residual of the solver; contacts that press; the deepest penetration (m); a fingerprint of the active set."""
+        if self.constrained is None:
+            return 0.0, 0.0, 0.0, 0.0
+        problem, contacts, solution = (
+            self.constrained.newton.problem,
+            self.constrained.contacts,
+            self.constrained.solution,
+        )
+        pressing, modes = carry(1), carry(1)
+        pressing[0], modes[0] = 0.0, 0.0
+        for r in loop(problem.singles[0]):
+            modes[0] = modes[0] + to_float(r + 1) * problem.single_law(r).mode(solution.x[r])
+        for c in loop(contacts.count[0]):
+            first = problem.first_row(c)
+            pressing[0] = pressing[0] + select(solution.f[first] > 0.0, 1.0, 0.0)
+            mode = problem.contact_law(first).mode(
+                problem.settings.elliptic, [solution.x[first + k] for k in range(problem.settings.block)]
+            )
+            modes[0] = modes[0] + to_float(contacts.slots[c] + 1) * mode
+        return solution.residual, pressing[0], contacts.depth(), modes[0]
+
+
+def accelerate(
+    tree: Tree, settings: SoftSettings, h: Scalar, state: StateArrays, step_inputs: StepInputs,
+    known: ScalarArray | None = None,
+) -> Acceleration:  # fmt: skip
+    """The acceleration of a state; h: the step size (s), below twice which no time constant of a solref can be.
+
+    known [nv]: w of the solution, if it was found before (`problem`).
+    """
+    inputs = DynamicsInputs(state.q, state.v, state.v, *step_inputs, 0.0)
+    dynamics = forward_dynamics(tree, inputs)
+    if tree.constraints is None:
+        return Acceleration(inputs, dynamics, None)
+    constraints, soft = tree.constraints, SoftConstants(tree.constraints, tree.nlink)
+    q = memory(tree.nq)
+    copy(tree.nq, state.q, q)
+    v = memory(tree.nv)
+    copy(tree.nv, state.v, v)
+    links = LinkMotions(link_poses(tree, state.q, state.v, indexed=True), pose_size(1))
+    factors = RootFrameFactors(tree, dynamics.frames, dynamics.factors, constraints.dim)
+    problem = SoftProblem(settings, constraints, factors, tree.nv)
+    contacts = find_points(constraints, soft, links, settings.reach)
+    rows = SoftRowAssembler(soft, problem, links, h)
+    rows.joint_frictions(v)
+    rows.limits(q, v)
+    problem.close_singles()
+    rows.contacts(contacts)
+    problem.close_contacts()
+    newton = Newton(problem, tree)
+    solution = newton.solve(dynamics.reduced) if known is None else newton.resume(known)
+    constrained = SoftConstrained(soft, contacts, newton, solution, q)
+    return Acceleration(inputs, _with_constraints(tree, dynamics, state.q, solution, problem), constrained)
+
+
+def _with_constraints(
+    tree: Tree, dynamics: Dynamics, q: ScalarArray, solution: NewtonSolution, problem: SoftProblem
+) -> Dynamics:
+    """The dynamics with the accelerations of the solution."""
+    vdot, accelerations, total = workspace(tree.nv), tree.over_links(SPATIAL), memory(tree.nv)
+    caused = memory((tree.nlink + 1) * SPATIAL)
+    copy(tree.nv, dynamics.vdot, total)
+    for i in tree.links():
+        caused.put(i + 1, (0.0,) * SPATIAL)
+    for _ in when(problem.count > 0):
+        change, own = memory(tree.nv), workspace(tree.nv)
+        for k in loop(tree.nv):
+            change[k] = solution.w[k] - dynamics.reduced[k]
+        z = local(tree.nv, change)
+        motions = expand(tree, dynamics.frames, dynamics.factors, z)
+        turn(tree, q, z, own, back=True)
+        for k in loop(tree.nv):
+            total[k] = total[k] + own[k]
+        for i in tree.links():
+            caused.put(i + 1, motions.get(i + 1, SPATIAL))
+    copy(tree.nv, total, vdot)
+    accelerations.put(0, dynamics.accelerations.get(0, SPATIAL))
+    for i in tree.links():
+        free, more = dynamics.accelerations.get(i + 1, SPATIAL), caused.get(i + 1, SPATIAL)
+        accelerations.put(i + 1, tuple(x + y for x, y in zip(free, more, strict=True)))
+    return replace(dynamics, vdot=vdot, accelerations=accelerations)

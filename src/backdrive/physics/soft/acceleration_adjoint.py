@@ -1,0 +1,190 @@
+"""The adjoint of accelerations with soft constraints, by implicit differentiation of the convex problem.
+
+At the solution  F = M a + c(q, v) - τ(q, v, u) - Jᵀ f(J a - a_ref) = 0.  With  H λ = ā,  H = M + Jᵀ C J the Hessian,
+the gradient with respect to anything else is that of -λ · F for fixed λ and a: that of the smooth dynamics
+(`dynamics_adjoint`), and that of the power f · J λ of the constraint forces in the virtual motion λ, row by row.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, select, vjp, when
+from ...schema import layout
+from ..constraints.rows import row_speed
+from ..geometry.collision import contacts_adjoint
+from ..geometry.solids import CONTACT_POINT
+from ..math.arrays import accumulate, add_to, all_elements, copy, split, zero
+from ..math.spatial import Vec
+from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
+from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_size
+from ..tree.tree import Tree
+from .acceleration import Acceleration, SoftConstrained
+from .assemble import contact_side
+from .rows import ContactSide, contact_rows, friction_row, limit_gaps, limit_row
+from .settings import SoftSettings
+
+GIVEN, FOUND, VIRTUAL = 0, 1, 2  # which twist of a pose: those of v, of a, and of λ
+
+
+def accelerate_adjoint(
+    tree: Tree, settings: SoftSettings, h: Scalar, now: Acceleration, a_bar: ScalarArray, cotangents: Cotangents
+) -> None:
+    """Add the vector-Jacobian product of `accelerate`; a_bar [nv]: the cotangent of a."""
+    terms = None
+    if now.constrained is not None:
+        terms = SoftTerms(tree, settings, h, now.constrained, now.dynamics.vdot)
+    dynamics_adjoint(tree, now.inputs, now.dynamics, DynamicsSeeds(a_bar, cotangents.v), cotangents, terms)
+
+
+class Motions(NamedTuple):
+    """v, a and λ [nv], readable in rolled loops."""
+
+    v: ScalarArray
+    a: ScalarArray
+    virtual: ScalarArray
+
+
+class PoseCotangents(NamedTuple):
+    """Poses over links with the twists of v, a and λ, their cotangents, and those of the constants."""
+
+    poses: ScalarArray
+    poses_bar: ScalarArray
+    constants_bar: ScalarArray | None
+
+
+class SoftTerms:
+    """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations."""
+
+    def __init__(
+        self, tree: Tree, settings: SoftSettings, h: Scalar, constrained: SoftConstrained, a: ScalarArray
+    ) -> None:
+        self.tree, self.settings, self.h, self.constrained, self.a = tree, settings, h, constrained, a
+
+    def take_up(self, reduced: ScalarArray) -> None:
+        """From the inward half of a solve with M to that with H, in place."""
+        newton = self.constrained.newton
+        inverse = newton.problem.factors.inverse
+        for _ in when(newton.problem.count > 0):
+            newton.factor()
+            for k in loop(self.tree.nv):
+                newton.p[k] = reduced[k] / inverse[k]
+            newton.solve_hessian(newton.p)
+            copy(self.tree.nv, newton.p, reduced)
+
+    def add_rows(
+        self, q: ScalarArray, v: ScalarArray, virtual: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray,
+        constants_bar: ScalarArray | None,
+    ) -> None:  # fmt: skip
+        """Add the gradient of f · J λ; virtual: λ."""
+        tree, nv = self.tree, self.tree.nv
+        q_rows, v_rows = memory(tree.nq), memory(nv)
+        zero(tree.nq, q_rows)
+        zero(nv, v_rows)
+        for _ in when(self.constrained.newton.problem.count > 0):
+            motions = Motions(*(memory(nv) for _ in range(3)))
+            for source, target in zip((v, self.a, virtual), motions, strict=True):
+                copy(nv, source, target)
+            constants = all_elements(constants_bar)
+            self._joint_frictions(motions, v_rows, constants)
+            self._limits(motions, q_rows, v_rows, constants)
+            contacts = self.constrained.contacts
+            for _ in when(contacts.count[0] > 0):
+                width = pose_size(3)
+                poses, bars = link_poses(tree, q, *motions, indexed=True), memory((tree.nlink + 1) * width)
+                zero((tree.nlink + 1) * width, bars)
+                point_bars = self._contacts(PoseCotangents(poses, bars, constants))
+                contacts_adjoint(tree.constraints, contacts, poses, width, point_bars, bars, constants)
+                link_poses_adjoint(tree, poses, bars, q, motions, q_rows, [v_rows, None, None], constants_bar)
+        add_to(tree.nq, q_rows, q_bar)
+        add_to(nv, v_rows, v_bar)
+
+    def _joint_frictions(self, motions: Motions, v_bar: ScalarArray, constants_bar: ScalarArray | None) -> None:
+        constraints, soft = self.tree.constraints, self.constrained.soft
+        for i in loop(constraints.head("nfriction")):
+            *_, support = constraints.joint("friction", i)
+            dof, most = constraints.ints[support.way_a], constraints.joint_friction(i)
+
+            def power(*x: Scalar, a: Scalar = motions.a[dof], virtual: Scalar = motions.virtual[dof]) -> list[Scalar]:
+                record, (most, speed) = split(x, layout.SOFT_JOINT, 2)
+                reference, law = friction_row(self.settings, self.h, record, most, speed)
+                return [law.force(a - reference) * virtual]
+
+            _, gradient = vjp(power, (*soft.friction(i), most, motions.v[dof]), [select(most > 0.0, 1.0, 0.0)])
+            record_bar, most_bar, speed_bar = split(gradient, layout.SOFT_JOINT, 1, 1)
+            accumulate(v_bar.at(dof), speed_bar)
+            if constants_bar is not None:
+                accumulate(constants_bar.at(soft.friction_place(i)), record_bar)
+                accumulate(constants_bar.at(constraints.head("friction_constants") + i), most_bar)
+
+    def _limits(
+        self, motions: Motions, q_bar: ScalarArray, v_bar: ScalarArray, constants_bar: ScalarArray | None
+    ) -> None:
+        constraints, soft, q = self.tree.constraints, self.constrained.soft, self.constrained.q
+        for i in loop(constraints.head("nlimit")):
+            _, at, _, support = constraints.joint("limit", i)
+            dof = constraints.ints[support.way_a]
+
+            def power(*x: Scalar, a: Scalar = motions.a[dof], virtual: Scalar = motions.virtual[dof]) -> list[Scalar]:
+                record, limit, (q, speed) = split(x, layout.SOFT_JOINT, layout.LIMIT, 2)
+                total: Scalar = 0.0
+                for sign, gap in limit_gaps(limit, q):
+                    on = gap < record[layout.MARGIN]
+                    reference, law = limit_row(self.settings, self.h, record, select(on, gap, 0.0), sign * speed)
+                    total = total + select(on, law.force(sign * a - reference) * sign * virtual, 0.0)
+                return [total]
+
+            inputs = (*soft.limit(i), *constraints.limit_record(i), q[at], motions.v[dof])
+            _, gradient = vjp(power, inputs, [1.0])
+            record_bar, limit_bar, q_bar_i, speed_bar = split(gradient, layout.SOFT_JOINT, layout.LIMIT, 1, 1)
+            accumulate(q_bar.at(at), q_bar_i)
+            accumulate(v_bar.at(dof), speed_bar)
+            if constants_bar is not None:
+                accumulate(constants_bar.at(soft.limit_place(i)), record_bar)
+                accumulate(constants_bar.at(constraints.head("limit_constants") + i * layout.LIMIT), limit_bar)
+
+    def _contacts(self, links: PoseCotangents) -> ScalarArray:
+        """The gradient of the contacts' power; returns the cotangents of their points."""
+        constraints, contacts, soft = self.tree.constraints, self.constrained.contacts, self.constrained.soft
+        point_bars, width = memory(constraints.nslot * CONTACT_POINT), pose_size(3)
+        for k in loop(contacts.near_slot_count[0]):
+            point_bars.put(contacts.near_slots[k], (0.0,) * CONTACT_POINT)
+        sizes = (width, width, *(layout.SHAPE,) * 2, *(layout.SOFT_SHAPE,) * 2, CONTACT_POINT)
+        for c in loop(contacts.count[0]):
+            slot, p = contacts.slots[c], contacts.pairs[c]
+            point, on = contacts.point(slot)
+            side, support = contact_side(constraints, soft, p, point.numbers)
+            a, b = (pose_of(links.poses, link, width, constraints.dim) for link in (support.a, support.b))
+            inputs = [x for part in (a, b, *side.shapes, *side.softs, side.point) for x in part]
+            _, gradient = vjp(partial(self._power, sizes, side, on), inputs, [1.0])
+            a_bar, b_bar, *shape_bars, soft_a_bar, soft_b_bar, point_bar = split(gradient, *sizes)
+            accumulate(links.poses_bar.at(support.a * width), a_bar)
+            if not is_constant(support.b, 0):
+                accumulate(links.poses_bar.at(support.b * width), b_bar)
+            accumulate(point_bars.at(slot * CONTACT_POINT), point_bar)
+            if links.constants_bar is not None:
+                self._add_records(links.constants_bar, p, shape_bars, (soft_a_bar, soft_b_bar))
+        return point_bars
+
+    def _power(self, sizes: tuple[int, ...], given: ContactSide, on: Mask, *x: Scalar) -> list[Scalar]:
+        """f · J λ of a contact."""
+        pose_a, pose_b, shape_a, shape_b, soft_a, soft_b, point = split(x, *sizes)
+        a, b = Pose.of(pose_a), Pose.of(pose_b)
+        side = given._replace(shapes=(shape_a, shape_b), softs=(soft_a, soft_b), point=point)
+        rows, reference, law = contact_rows(self.settings, self.h, side, a, b)
+        speeds = [[row_speed(row, a, k) - row_speed(row, b, k) for row in rows] for k in (FOUND, VIRTUAL)]
+        residual = [s - r for s, r in zip(speeds[0], reference, strict=True)]
+        total: Scalar = 0.0
+        for force, virtual in zip(law.force(self.settings.elliptic, residual), speeds[1], strict=True):
+            total = total + force * virtual
+        return [select(on, total, 0.0)]
+
+    def _add_records(
+        self, constants_bar: ScalarArray, p: Index, shape_bars: list[Vec], soft_bars: tuple[Vec, Vec]
+    ) -> None:
+        constraints, soft = self.tree.constraints, self.constrained.soft
+        start = constraints.head("shape_constants")
+        for shape, shape_bar, soft_bar in zip(constraints.pair_shapes(p), shape_bars, soft_bars, strict=True):
+            accumulate(constants_bar.at(start + shape * layout.SHAPE), shape_bar)
+            accumulate(constants_bar.at(soft.shape_place(shape)), soft_bar)

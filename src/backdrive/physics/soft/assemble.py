@@ -1,0 +1,70 @@
+"""The rows of all soft constraints of a state, put into its problem."""
+
+from __future__ import annotations
+
+from ...ir import Index, Scalar, ScalarArray, any_lane, loop, when
+from ...schema import layout
+from ..constraints.assemble import LinkMotions, signed
+from ..constraints.constraints import Constraints, Support
+from ..constraints.rows import joint_row
+from ..geometry.contact_points import ContactPoints
+from ..math.spatial import Vec
+from ..tree.poses import Pose, pose_of
+from .constants import SoftConstants
+from .contacts import follows_axis
+from .problem import SoftProblem
+from .rows import ContactSide, contact_rows, friction_row, limit_gaps, limit_row
+
+
+class SoftRowAssembler:
+    """Puts the rows of all constraints into the problem. links: with the twists of v; h: the step size (s)."""
+
+    def __init__(self, soft: SoftConstants, problem: SoftProblem, links: LinkMotions, h: Scalar) -> None:
+        self.constraints, self.settings = problem.constraints, problem.settings
+        self.soft, self.problem, self.links, self.h = soft, problem, links, h
+
+    def _pose(self, link: Index) -> Pose:
+        return Pose.of(pose_of(self.links.poses, link, self.links.width, self.constraints.dim))
+
+    def joint_frictions(self, v: ScalarArray) -> None:
+        constraints = self.constraints
+        for i in loop(constraints.head("nfriction")):
+            link, _, kind, support = constraints.joint("friction", i)
+            row = joint_row(kind, constraints.joint_link(link), self._pose(link))
+            speed, most = v[constraints.ints[support.way_a]], constraints.joint_friction(i)
+            found = friction_row(self.settings, self.h, self.soft.friction(i), most, speed)
+            self.problem.add_single(support, row, most > 0.0, found, self.links)
+
+    def limits(self, q: ScalarArray, v: ScalarArray) -> None:
+        """The rows of limits that are closer than their margin in some lane: either end has its own."""
+        constraints = self.constraints
+        for i in loop(constraints.head("nlimit")):
+            link, at, kind, support = constraints.joint("limit", i)
+            record, speed = self.soft.limit(i), v[constraints.ints[support.way_a]]
+            for sign, gap in limit_gaps(constraints.limit_record(i), q[at]):
+                on = gap < record[layout.MARGIN]
+                for _ in when(any_lane(on)):
+                    row = joint_row(kind, constraints.joint_link(link), self._pose(link))
+                    found = limit_row(self.settings, self.h, record, gap, sign * speed)
+                    self.problem.add_single(support, signed(row, sign), on, found, self.links)
+
+    def contacts(self, contacts: ContactPoints) -> None:
+        constraints = self.constraints
+        for c in loop(contacts.count[0]):
+            point, on = contacts.point(contacts.slots[c])
+            side, support = contact_side(constraints, self.soft, contacts.pairs[c], point.numbers)
+            found = contact_rows(self.settings, self.h, side, self._pose(support.a), self._pose(support.b))
+            self.problem.add_contact(support, on, found, self.links)
+
+
+def contact_side(constraints: Constraints, soft: SoftConstants, p: Index, point: Vec) -> tuple[ContactSide, Support]:
+    """What the rows of a contact of pair p depend on, and its support; point: the numbers of its point."""
+    a, b, support = constraints.pair(p)
+    side = ContactSide(
+        (constraints.shape_record(a), constraints.shape_record(b)),
+        (soft.shape(a), soft.shape(b)),
+        point,
+        follows_axis(constraints, p),
+        soft.weight(support.a, support.b),
+    )
+    return side, support

@@ -1,0 +1,113 @@
+"""From solref and solimp to the reference acceleration and the regularisation of a constraint row.
+
+a_ref = -b v - k d(r) r       r: the position error, v its rate
+R = (1 - d(r)) / d(r) · W     W: an approximate diagonal of the Delassus matrix; d: the impedance, between 0 and 1
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ...ir import Mask, Scalar, absolute, clip, maximum, minimum, select
+from ...schema import layout
+from ..math.spatial import Vec
+from .settings import SoftSettings
+
+LEAST = 1e-15  # denominators are at least this
+LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
+LEAST_FRICTION = 1e-5  # coefficients of friction are at least this
+
+
+class Softness(NamedTuple):
+    """The impedance d of a row; its stiffness k (1/s²) and damping b (1/s)."""
+
+    impedance: Scalar
+    stiffness: Scalar
+    damping: Scalar
+
+    def reference(self, error: Scalar, speed: Scalar) -> Scalar:
+        """The reference acceleration of a row with this position error and speed."""
+        return -(self.damping * speed) - self.stiffness * self.impedance * error
+
+    def inverse_regularisation(self, weight: Scalar) -> Scalar:
+        """D = 1 / R; weight: the approximate diagonal of the Delassus matrix."""
+        return 1.0 / maximum((1.0 - self.impedance) * weight / self.impedance, LEAST)
+
+
+def softness(settings: SoftSettings, h: Scalar, record: Vec, error: Scalar) -> Softness:
+    """Of a row with the SOFT numbers `record`, at a position error (m or rad)."""
+    first, second = record[layout.SOLREF : layout.SOLREF + 2]
+    low, high, width, middle, _ = record[layout.SOLIMP : layout.SOLIMP + 5]
+    low, high, middle = (clip(x, LEAST_IMPEDANCE, MOST_IMPEDANCE) for x in (low, high, middle))
+    standard = first > 0.0
+    time = maximum(first, 2.0 * h) if settings.refsafe else first
+    time, ratio = select(standard, time, 1.0), select(standard, second, 1.0)
+    stiffness = 1.0 / maximum(high * high * time * time * ratio * ratio, LEAST)
+    damping = 2.0 / maximum(high * time, LEAST)
+    return Softness(
+        _impedance((low, high, width, middle), settings.power, error),
+        select(standard, stiffness, -(first / (high * high))),
+        select(standard, damping, -(second / high)),
+    )
+
+
+def _impedance(solimp: Vec, power: int, error: Scalar) -> Scalar:
+    """d(r): from its least value at r = 0 to its greatest at |r| = width, by two powers that meet at the midpoint."""
+    low, high, width, middle = solimp
+    narrow = width <= LEAST
+    x = absolute(error) / select(narrow, 1.0, width)
+    if power == 1:
+        y = x
+    else:
+        rising = _power(x, power) / _power(middle, power - 1)
+        falling = 1.0 - _power(1.0 - x, power) / _power(1.0 - middle, power - 1)
+        y = select(x <= middle, rising, falling)
+    return select(narrow, 0.5 * (low + high), select(x >= 1.0, high, low + y * (high - low)))
+
+
+def _power(x: Scalar, n: int) -> Scalar:
+    result: Scalar = 1.0
+    for _ in range(n):
+        result = result * x
+    return result
+
+
+class ContactMaterial(NamedTuple):
+    """Of a contact: SOFT numbers; the sum of the margins (m); condim; coefficients of sliding (twice), torsional and
+    rolling (twice) friction."""
+
+    soft: Vec
+    margin: Scalar
+    condim: Scalar
+    friction: Vec
+
+
+def mixed(shapes: tuple[Vec, Vec], softs: tuple[Vec, Vec]) -> ContactMaterial:
+    """From the SHAPE and the SOFT_SHAPE records of both shapes."""
+    (shape_a, shape_b), (a, b) = shapes, softs
+    rank_a, rank_b = a[layout.PRIORITY], b[layout.PRIORITY]
+    first, second = rank_a > rank_b, rank_b > rank_a
+    part = _share(a[layout.SOLMIX], b[layout.SOLMIX])
+    part = select(first, 1.0, select(second, 0.0, part))
+    soft = [part * x + (1.0 - part) * y for x, y in zip(a[: layout.SOFT], b[: layout.SOFT], strict=True)]
+    equal = ~(first | second)
+    direct = equal & ~((a[layout.SOLREF] > 0.0) & (b[layout.SOLREF] > 0.0))
+    for k in (layout.SOLREF, layout.SOLREF + 1):
+        soft[k] = select(direct, minimum(a[k], b[k]), soft[k])
+
+    def ranked(x: Scalar, y: Scalar) -> Scalar:
+        return select(first, x, select(second, y, maximum(x, y)))
+
+    sliding = ranked(shape_a[layout.FRICTION], shape_b[layout.FRICTION])
+    torsional, rolling = (ranked(a[k], b[k]) for k in (layout.TORSIONAL, layout.ROLLING))
+    friction = [maximum(x, LEAST_FRICTION) for x in (sliding, sliding, torsional, rolling, rolling)]
+    condim = ranked(a[layout.CONDIM], b[layout.CONDIM])
+    return ContactMaterial(tuple(soft), a[layout.MARGIN] + b[layout.MARGIN], condim, tuple(friction))
+
+
+def _share(x: Scalar, y: Scalar) -> Scalar:
+    """The weight of the first of two shapes with these solmix."""
+    none_x: Mask = x < LEAST
+    none_y: Mask = y < LEAST
+    share = x / select(none_x & none_y, 1.0, x + y)
+    return select(none_x, select(none_y, 0.5, 0.0), select(none_y, 1.0, share))

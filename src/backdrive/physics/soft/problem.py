@@ -1,0 +1,196 @@
+"""All rows of a state, and the convex problem on accelerations that they pose.
+
+With the factors of M, accelerations are a = E w, where M = E⁻ᵀ diag(d) E⁻¹ (`dynamics.reduce` and `expand` are the two
+halves of a solve), and the rows are J a = Y w (`delassus.ReducedRows`). So the problem is
+
+    minimise over w    1/2 Σ d (w - w₀)² + s(Y w - a_ref),       w₀: that of the unconstrained acceleration
+
+and the Hessian is diag(d) + Yᵀ C Y, with C block-diagonal: the curvature of every constraint's cost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, counters, loop, memory, minimum, select, when
+from ..constraints.assemble import LinkMotions
+from ..constraints.constraints import Constraints, Support
+from ..constraints.delassus import ReducedRows, RootFrameFactors
+from ..constraints.rows import Row
+from ..math.linear import TILE
+from .laws import ContactLaw, SingleLaw
+from .rows import SingleRow, SoftContactRows
+from .settings import SoftSettings
+
+
+class SoftProblem:
+    """The rows of one state. Single rows come first, padded to whole tiles, then the contacts, of `block` rows each.
+
+    Arrays over rows: reference (a_ref), D, mu (contacts) or low (single rows), high (single rows). singles, contacts
+    [1]: how many single rows, whole tiles of them, and how many contacts there are. across [1]: 1 if a contact is one
+    between two branches.
+    """
+
+    def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
+        self.settings, self.constraints, self.nv, self.factors = settings, constraints, nv, factors
+        self.capacity = 2 * constraints.nsingle + constraints.nslot * settings.block + 2 * TILE
+        self.rows = ReducedRows(constraints, factors, nv, self.capacity)
+        self.reference, self.D, self.mu, self.high = (memory(self.capacity) for _ in range(4))
+        self.singles, self.contacts = counters(1), counters(1)
+        self.across = counters(1)
+        self.singles[0], self.contacts[0], self.across[0] = 0, 0, 0
+
+    @property
+    def count(self) -> Index:
+        return self.rows.count
+
+    def add_single(self, support: Support, row: Row, on: Mask, found: SingleRow, links: LinkMotions) -> None:
+        """A row that counts in the lanes `on`."""
+        r, law = self.count, found.law
+        self._add(support, [row], on, links)
+        self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
+        self.mu[r], self.high[r] = law.low, law.high
+
+    def close_singles(self) -> None:
+        """All single rows are there: pad them to whole tiles."""
+        self.rows.fill_columns(1)
+        count = self.count
+        whole = (count + (TILE - 1)) // TILE * TILE
+        for r in loop(whole, start=count):
+            self.reference[r], self.D[r], self.mu[r], self.high[r] = 0.0, 0.0, 0.0, 0.0
+        self.rows.pad(whole)
+        self.singles[0] = whole
+
+    def add_contact(self, support: Support, on: Mask, found: SoftContactRows, links: LinkMotions) -> None:
+        """A contact that counts in the lanes `on`."""
+        first, law = self.count, found.law
+        self._add(support, found.rows, on, links)
+        for k in range(self.settings.block):
+            self.reference[first + k] = select(on, found.reference[k], 0.0)
+            self.D[first + k], self.mu[first + k] = select(on, law.D[k], 0.0), law.mu[k]
+        self.contacts[0] = self.contacts[0] + 1
+        if not self.constraints.grounded:
+            for _ in when(support.branches()):
+                self.across[0] = 1
+
+    def close_contacts(self) -> None:
+        """All contacts are there."""
+        self.rows.fill_columns(self.settings.block, self.constraints.grounded)
+
+    def _add(self, support: Support, rows: Sequence[Row], on: Mask, links: LinkMotions) -> None:
+        first = self.count
+        masked = [Row(x.point, *([select(on, c, 0.0) for c in part] for part in (x.couple, x.force))) for x in rows]
+        self.rows.add_wrenches(first, support, masked, *links)
+        self.rows.add_constraint(first, support, len(masked))
+
+    # ---------------------------------------------------------------------------------------- forces
+
+    def single_law(self, r: Index) -> SingleLaw:
+        return SingleLaw(self.D[r], self.mu[r], self.high[r])
+
+    def contact_law(self, first: Index) -> ContactLaw:
+        block = self.settings.block
+        return ContactLaw(*([array[first + k] for k in range(block)] for array in (self.D, self.mu)))
+
+    def first_row(self, c: Index) -> Index:
+        """The normal of contact c."""
+        return self.singles[0] + c * self.settings.block
+
+    def residual(self, w: ScalarArray, x: ScalarArray) -> None:
+        """x [n] = Y w - a_ref"""
+        self.rows.speeds(w, x)
+        for r in loop(self.count):
+            x[r] = x[r] - self.reference[r]
+
+    def forces(self, x: ScalarArray, f: ScalarArray) -> None:
+        """f [n], of the residuals x [n]."""
+        settings, block = self.settings, self.settings.block
+        for r in loop(self.singles[0]):
+            f[r] = self.single_law(r).force(x[r])
+        for c in loop(self.contacts[0]):
+            first = self.first_row(c)
+            force = self.contact_law(first).force(settings.elliptic, [x[first + k] for k in range(block)])
+            for k, value in enumerate(force):
+                f[first + k] = value
+
+    def gradient(self, f: ScalarArray, change: ScalarArray, g: ScalarArray) -> None:
+        """g [nv] = d (w - w₀) - Yᵀ f; change [nv]: w - w₀."""
+        for k in loop(self.nv):
+            g[k] = change[k] / self.factors.inverse[k]
+        for I in loop(self.count // TILE):
+            forces = f.get(I, TILE)
+            for dof in self.rows.dofs(I):
+                total = g[dof]
+                for y, force in zip(self.rows.tile(I, dof), forces, strict=True):
+                    total = total - y * force
+                g[dof] = total
+
+    def hessian(self, x: ScalarArray, H: ScalarArray, n: Index) -> None:
+        """The lower triangle of H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, with a unit matrix at the end."""
+        for k in loop(n * n):
+            H[k] = 0.0
+        for k in loop(self.nv):
+            H[k * n + k] = 1.0 / self.factors.inverse[k]
+        for k in loop(n, start=self.nv):
+            H[k * n + k] = 1.0
+        for I in loop(self.singles[0] // TILE):
+            C: list[list[Scalar]] = [[0.0] * TILE for _ in range(TILE)]
+            for k in range(TILE):
+                r = I * TILE + k
+                C[k][k] = self.single_law(r).curvature(x[r])
+            self._add_block(H, n, I, C)
+        block = self.settings.block
+        for c in loop(self.contacts[0]):
+            first = self.first_row(c)
+            residual = [x[first + k] for k in range(block)]
+            C = self.contact_law(first).curvature(self.settings.elliptic, residual)
+            self._add_block(H, n, first // TILE, C)
+
+    def _add_block(self, H: ScalarArray, n: Index, I: Index, C: list[list[Scalar]]) -> None:
+        """H += Yᵀ C Y of the rows from tile I on, which have the same coordinates, where C is not zero in all lanes."""
+        lists, size, nv = self.rows.lists, len(C), self.nv
+        Y, singles, roots = self.rows.Y.at(I * (TILE * nv)), lists.singles.at(I * nv), lists.roots.at(I * nv)
+        count, root_count, width = lists.single_count[I], lists.root_count[I], self.factors.width
+
+        def column(dof: Index) -> list[Scalar]:
+            return [Y.at(k * nv)[dof] for k in range(size)]
+
+        def pulled(dof: Index) -> list[Scalar]:
+            y = column(dof)
+            return [sum_products([row[m] for row in C], y) for m in range(size)]
+
+        def add(a: Index, b: Index, left: list[Scalar], falling: bool = True) -> None:
+            k = b if falling else minimum(a, b)
+            at = H.at((a if falling else a + b - k) * n)
+            at[k] = sum_products(left, column(b), at[k])
+
+        acts: Mask = False
+        for row in C:
+            for entry in row:
+                acts = acts | (entry != 0.0)
+        for _ in when(any_lane(acts)):
+            for k in loop(count):  # the lists are falling
+                a = singles[k]
+                left = pulled(a)
+                for m in loop(count, start=k):
+                    add(a, singles[m], left)
+                for m in loop(root_count):
+                    for c in range(width):
+                        add(a, roots[m] + c, left, falling=False)
+            for k in loop(root_count):
+                for c in range(width):
+                    a = roots[k] + c
+                    left = pulled(a)
+                    for d in range(c + 1):
+                        add(a, roots[k] + d, left)
+                    for m in loop(root_count, start=k + 1):
+                        for d in range(width):
+                            add(a, roots[m] + d, left)
+
+
+def sum_products(x: Sequence[Scalar], y: Sequence[Scalar], plus: Scalar = 0.0) -> Scalar:
+    """plus + x · y"""
+    total = plus
+    for a, b in zip(x, y, strict=True):
+        total = total + a * b
+    return total

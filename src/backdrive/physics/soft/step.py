@@ -1,0 +1,84 @@
+"""One step of MuJoCo's physics, by the integrators that act on accelerations.
+
+euler, implicitfast   v⁺ = v + h â, q⁺ = q ⊕ h v⁺, with implicit damping in â (`integrate`)
+rk4                   the Runge-Kutta method of order four, in which all forces are explicit; rotations: `rates`
+"""
+
+from __future__ import annotations
+
+from ...ir import Index, Scalar, loop, maximum, memory, rolled, select, to_float, workspace
+from ..integrators.base import move
+from ..math.arrays import axpy, copy, local, zero
+from ..scheme import StepContext
+from ..state import StateArrays, StepInputs
+from ..tree.tree import Tree
+from .acceleration import accelerate
+from .integrate import damped
+from .rates import displacement_rates
+
+STAGES = 4  # of the Runge-Kutta method
+
+
+def soft_step(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple[Scalar, ...]:
+    """Advance the state (in place) by h; returns the numbers of a `StepStatus`."""
+    tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
+    if ctx.soft.integrator == "rk4":
+        stages = RungeKuttaStages(ctx, state, inputs)
+        axpy(nv, h, stages.mean_a, state.v, state.v)
+        move(tree, state.q, stages.mean_rate, h, state.q)
+        return tuple(stages.status[k] for k in range(5))
+    now = accelerate(tree, ctx.soft, h, state, inputs)
+    status, result = (now.dynamics.clipped, *now.status()), damped(ctx, now)
+    axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, state.v)
+    move(tree, state.q, state.v, h, state.q)
+    return status
+
+
+def stage_weight(s: Index) -> Scalar:
+    """The weight of stage s in the means: 1/6, 1/3, 1/3, 1/6."""
+    inner = (to_float(s) > 0.5) & (to_float(s) < 2.5)
+    return select(inner, 1.0 / 3.0, 1.0 / 6.0)
+
+
+def stage_length(s: Index) -> Scalar:
+    """The part of the step from its start to stage s + 1, at the velocity and acceleration of stage s: 1/2, 1/2, 1."""
+    return select(to_float(s) < 1.5, 0.5, 1.0)
+
+
+class RungeKuttaStages:
+    """The stages of a step, s = 0 to 3. Their arrays follow each other, [nv] each.
+
+    displacement: of the configuration from that at the start. v: velocities. rate: that of the displacement, which is v
+    but for rotations (`rates`). w: the solutions of the constraints (`problem`). mean_rate, mean_a [nv]: the weighted
+    means; status [5].
+    """
+
+    def __init__(self, ctx: StepContext, state: StateArrays, inputs: StepInputs) -> None:
+        tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
+        self.displacement, self.v = memory((STAGES + 1) * nv), memory((STAGES + 1) * nv)
+        self.rate, self.w = memory(STAGES * nv), memory(STAGES * nv)
+        self.mean_rate, self.mean_a, self.status = memory(nv), memory(nv), memory(5)
+        for array, n in ((self.mean_rate, nv), (self.mean_a, nv), (self.status, 5), (self.displacement, nv)):
+            zero(n, array)
+        copy(nv, state.v, self.v)
+        for s in rolled(STAGES):
+            here = self.state(tree, state, s)
+            now = accelerate(tree, ctx.soft, h, here, inputs)
+            a, rate, weight, length = now.dynamics.vdot, workspace(nv), stage_weight(s), stage_length(s) * h
+            displacement_rates(tree, local(nv, self.displacement.at(s * nv)), here.v, rate)
+            if now.constrained is not None:
+                copy(nv, now.constrained.solution.w, self.w.at(s * nv))
+            copy(nv, rate, self.rate.at(s * nv))
+            for k in loop(nv):
+                self.mean_rate[k] = self.mean_rate[k] + weight * rate[k]
+                self.mean_a[k] = self.mean_a[k] + weight * a[k]
+                self.displacement.at((s + 1) * nv)[k] = length * rate[k]
+            axpy(nv, length, a, state.v, self.v.at((s + 1) * nv))
+            for k, x in enumerate((now.dynamics.clipped, *now.status())):
+                self.status[k] = self.status[k] + x if k == 4 else maximum(self.status[k], x)
+
+    def state(self, tree: Tree, start: StateArrays, s: Index) -> StateArrays:
+        """The state of stage s; start: that before the step."""
+        q, v = workspace(tree.nq), local(tree.nv, self.v.at(s * tree.nv))
+        move(tree, start.q, local(tree.nv, self.displacement.at(s * tree.nv)), 1.0, q)
+        return StateArrays(q, v)

@@ -1,0 +1,74 @@
+"""The adjoint of a step of MuJoCo's physics."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ...ir import loop, memory, rolled, workspace
+from ..integrators.base import move_adjoint
+from ..math.arrays import add_to, axpy, copy, local, zero
+from ..scheme import StepContext
+from ..state import StateArrays, StepInputs
+from ..tree.dynamics_adjoint import Cotangents
+from .acceleration import accelerate
+from .acceleration_adjoint import accelerate_adjoint
+from .integrate import damped, damped_adjoint
+from .rates import displacement_rates_adjoint
+from .step import STAGES, RungeKuttaStages, stage_length, stage_weight
+
+
+def soft_step_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents) -> None:
+    """From the cotangents after a step from `state` to those before it: those of q and v are replaced in place, others
+    are added to."""
+    if ctx.soft.integrator == "rk4":
+        _runge_kutta_adjoint(ctx, state, inputs, cotangents)
+        return
+    tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
+    now = accelerate(tree, ctx.soft, h, state, inputs)
+    result = damped(ctx, now)
+    v_next, q_bar, v_bar, step_bar, a_bar = (workspace(n) for n in (nv, nq, nv, nv, nv))
+    axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, v_next)
+    move_adjoint(tree, state.q, v_next, h, cotangents.q, q_bar, step_bar)
+    for k in loop(nv):
+        v_bar[k] = cotangents.v[k] + h * step_bar[k]
+        a_bar[k] = h * v_bar[k]
+    inside = replace(cotangents, q=q_bar, v=v_bar)
+    if result is not None:
+        a_bar = damped_adjoint(ctx, now, result, a_bar, inside)
+    accelerate_adjoint(tree, ctx.soft, h, now, a_bar, inside)
+    copy(nq, q_bar, cotangents.q)
+    copy(nv, v_bar, cotangents.v)
+
+
+def _runge_kutta_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents) -> None:
+    tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
+    stages = RungeKuttaStages(ctx, state, inputs)
+    # The cotangents of the state before the step; of v⁺; of the displacement in the whole step; and of the displacement
+    # and the velocity of the stage after the current one.
+    q_bar, v_bar, after, whole, next_step, next_v = (memory(n) for n in (nq, nv, nv, nv, nv, nv))
+    move_adjoint(tree, state.q, local(nv, stages.mean_rate), h, cotangents.q, q_bar, whole)
+    copy(nv, cotangents.v, v_bar)
+    copy(nv, cotangents.v, after)
+    zero(nv, next_step)
+    zero(nv, next_v)
+    for s in rolled(STAGES, reverse=True):
+        here, displacement = stages.state(tree, state, s), local(nv, stages.displacement.at(s * nv))
+        now = accelerate(tree, ctx.soft, h, here, inputs, stages.w.at(s * nv))
+        weight, length = stage_weight(s), stage_length(s)
+        rate_bar, a_bar, own_v, by_rate, by_move = (workspace(nv) for _ in range(5))
+        own_q, start_bar = workspace(nq), workspace(nq)
+        for k in loop(nv):
+            rate_bar[k] = h * (weight * whole[k] + length * next_step[k])
+            a_bar[k] = h * (weight * after[k] + length * next_v[k])
+            v_bar[k] = v_bar[k] + next_v[k]
+        displacement_rates_adjoint(tree, displacement, here.v, rate_bar, by_rate, own_v)
+        zero(nq, own_q)
+        accelerate_adjoint(tree, ctx.soft, h, now, a_bar, replace(cotangents, q=own_q, v=own_v))
+        move_adjoint(tree, state.q, displacement, 1.0, own_q, start_bar, by_move)
+        add_to(nq, start_bar, q_bar)
+        copy(nv, own_v, next_v)
+        for k in loop(nv):
+            next_step[k] = by_rate[k] + by_move[k]
+    add_to(nv, next_v, v_bar)
+    copy(nq, q_bar, cotangents.q)
+    copy(nv, v_bar, cotangents.v)

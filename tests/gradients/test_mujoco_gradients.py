@@ -1,0 +1,120 @@
+"""The adjoint of MuJoCo's physics against central differences: state, controls, wrenches and parameters, in states with
+contacts, with every integrator and both cones."""
+
+import numpy as np
+import pytest
+import torch
+from mujoco_worlds import load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+
+import backdrive as bd
+
+TOLERANCE = 1e-6  # relative to the gradient times the length of the direction
+STEP = 1e-4  # of a central difference, relative to the largest value; that with half the step extrapolates it
+PARAMETERS = (
+    "mass", "inertia", "com", "armature", "damping", "gravity", "friction", "solref", "solimp", "margin",
+    "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp", "joint_friction",
+    "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
+)  # fmt: skip
+
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+
+
+class Loss:
+    """A random linear function of the states after some steps from a state with contacts, with random wrenches."""
+
+    def __init__(self, name: str, options: bd.MuJoCo, seed: int, steps: int = 1) -> None:
+        rng, reference = np.random.default_rng(seed), mujoco_model(name, options)
+        self.model = model = load(name)
+        self.simulator = bd.Simulator(model, physics=options)
+        q, v, u = visited(reference, 60, seed)
+        contacts = steps_of_mujoco(reference, q, v, u)[2]
+        touching = np.flatnonzero(contacts >= min(2, contacts.max()))
+        chosen = int(rng.choice(touching))
+        names = [x for x in PARAMETERS if x in model.parameters()]
+        self.values = dict(zip("qvu", tensors(q[chosen], v[chosen], 0.5 * u[chosen]), strict=True))
+        self.values["wrench"] = torch.from_numpy(0.1 * rng.normal(size=(model.nbody, 6)))
+        self.values |= {x: self._apart(model.parameter(x), rng) for x in names}
+        self.names, self.steps, self.rng = names, steps, rng
+        self.weights = tensors(rng.normal(size=model.nq), rng.normal(size=model.nv))
+
+    def _apart(self, value: torch.Tensor, rng: np.random.Generator) -> torch.Tensor:
+        """Where two shapes have the same friction, the larger one is not differentiable."""
+        return value * (1.0 + 0.05 * torch.from_numpy(rng.uniform(size=tuple(value.shape))))
+
+    def __call__(self, **given: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """The loss, and the fingerprint of the active set."""
+        x = self.values | given
+        wrenches = x["wrench"].unsqueeze(0).expand(self.steps, -1, -1)
+        parameters = {name: x[name] for name in self.names}
+        controls = x["u"].expand(self.steps, -1)
+        path = self.simulator.rollout(bd.State(x["q"], x["v"]), controls, wrenches=wrenches, parameters=parameters)
+        q, v = self.weights
+        return (q * path.q[-1]).sum() + (v * path.v[-1]).sum(), path.status.modes
+
+    def check(self) -> None:
+        leaves = {name: x.clone().requires_grad_() for name, x in self.values.items()}
+        loss, modes = self(**leaves)
+        gradients = dict(zip(leaves, torch.autograd.grad(loss, list(leaves.values())), strict=True))
+        checked = 0
+        for name, value in self.values.items():
+            if value.numel() == 0 or not bool(value.any()):
+                continue
+            scale = 1.0 if name in "qvu" else value.abs()
+            direction = torch.from_numpy(self.rng.normal(size=tuple(value.shape))) * scale
+            direction = direction / direction.norm()
+            step = STEP * float(value.abs().max())
+            with torch.no_grad():
+                ends = [self(**{name: value + s * step * direction}) for s in (1.0, -1.0, 0.5, -0.5)]
+            if not all(torch.equal(mode, modes) for _, mode in ends):
+                continue  # a contact began, ended, or began to slide
+            checked += 1
+            far, near = (float(a - b) for (a, _), (b, _) in (ends[:2], ends[2:]))
+            difference, found = (8.0 * near - far) / (6.0 * step), float((gradients[name] * direction).sum())
+            size = float(gradients[name].norm()) + 1e-3 * float(loss.detach().abs())
+            assert abs(found - difference) < TOLERANCE * size, name
+        assert checked > len(self.values) // 2
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicitfast"])
+def test_gradient_of_a_step(integrator, cone):
+    for seed in range(3):
+        Loss(zoo(), bd.MuJoCo(integrator=integrator, cone=cone), seed).check()
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_gradient_with_rolling_friction(cone):
+    for seed in range(3):
+        Loss(zoo(6, 2.5), bd.MuJoCo(integrator="euler", cone=cone), seed).check()
+
+
+@pytest.mark.parametrize("name", ["hopper", "half_cheetah", "ant"])
+def test_gradient_of_gymnasiums_models(name):
+    for seed in range(3):
+        Loss(name, bd.MuJoCo(), seed).check()
+
+
+def test_gradient_of_ten_steps():
+    Loss("half_cheetah", bd.MuJoCo(), seed=2, steps=10).check()
+
+
+def test_checkpoints_give_the_same_gradient():
+    loss = Loss("half_cheetah", bd.MuJoCo(), seed=0)
+    controls = torch.zeros(12, loss.model.nu, dtype=torch.float64)
+    found = []
+    for adjoint in (None, bd.Checkpoint(every=5)):
+        q = loss.values["q"].clone().requires_grad_()
+        path = loss.simulator.rollout(bd.State(q, loss.values["v"]), controls, adjoint=adjoint)
+        found.append(torch.autograd.grad(path.q[-1].sum(), q)[0])
+    assert torch.equal(*found)
+
+
+def test_linearize_agrees_with_the_adjoint():
+    loss = Loss("half_cheetah", bd.MuJoCo(), seed=1)
+    state, control = bd.State(loss.values["q"], loss.values["v"]), loss.values["u"]
+    A, B = loss.simulator.linearize(state, control)
+    leaves = [x.clone().requires_grad_() for x in (*state, control)]
+    after = loss.simulator.step(bd.State(*leaves[:2]), leaves[2])
+    rows = [torch.autograd.grad(x, leaves, retain_graph=True) for x in (*after.q, *after.v)]
+    expected = torch.stack([torch.cat(row) for row in rows])
+    torch.testing.assert_close(torch.cat([A, B], 1), expected, rtol=1e-9, atol=1e-9)

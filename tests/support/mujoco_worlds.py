@@ -1,0 +1,92 @@
+"""Models that MuJoCo's physics steps, states that they visit, and MuJoCo's own steps from them."""
+
+from pathlib import Path
+
+import gymnasium
+import mujoco
+import numpy as np
+import torch
+
+import backdrive as bd
+
+ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
+INTEGRATORS = {"euler": "EULER", "rk4": "RK4", "implicitfast": "IMPLICITFAST"}
+
+
+def zoo(condim: int = 3, impratio: float = 1.0, power: int = 2) -> str:
+    """Spheres and capsules on the ground and on each other: free, ball and hinge joints, a limit, joint friction,
+    servos, and solref in both forms; everything that soft constraints know, with parameters of its own."""
+    return f"""<mujoco><option timestep="0.004" impratio="{impratio}"/>
+<default><geom friction="0.7 0.02 0.003" condim="{condim}" solimp="0.9 0.95 0.001 0.5 {power}"/></default>
+<worldbody>
+ <geom type="plane" size="5 5 1" margin="0.01" solref="0.03 0.8" solimp="0.8 0.95 0.01 0.3 {power}"/>
+ <body pos="0 0 0.09"><freejoint/>
+  <geom type="sphere" size="0.1" margin="0.02" gap="0.005" solref="0.02 1.2" solmix="2"/>
+  <body pos="0.2 0 0">
+   <joint name="h" axis="0 1 0" range="-20 20" limited="true" margin="0.02" damping="0.01" stiffness="0.2"
+    frictionloss="0.03" solreffriction="0.05 0.9" solimpfriction="0.8 0.9 0.01 0.5 {power}"
+    solreflimit="-3000 -20" solimplimit="0.9 0.95 0.001 0.5 {power}"/>
+   <geom type="capsule" size="0.05 0.1" euler="20 70 0"/></body></body>
+ <body pos="0.05 0.02 0.4"><freejoint/><geom type="sphere" size="0.1" friction="0.3 0.1 0.01"/>
+  <body pos="0 0 0.15"><joint type="ball" damping="0.02"/>
+   <geom type="capsule" size="0.05 0.1" pos="0 0 0.1" solref="-2000 -50"/></body></body>
+</worldbody>
+<actuator><position joint="h" kp="3" kv="0.5" ctrlrange="-1 1"/>
+ <velocity joint="h" kv="0.2" forcerange="-0.05 0.05" forcelimited="true"/></actuator></mujoco>"""
+
+
+def source(name: str) -> str:
+    """The path of one of Gymnasium's models; or the XML itself."""
+    return name if name.startswith("<") else str(ASSETS / f"{name}.xml")
+
+
+def mujoco_model(name: str, options: bd.MuJoCo) -> mujoco.MjModel:
+    """MuJoCo's model, with its solver at full precision (dense Jacobians: its sparse ones are wrong in 4.0.0)."""
+    given = source(name)
+    model = mujoco.MjModel.from_xml_string(given) if name.startswith("<") else mujoco.MjModel.from_xml_path(given)
+    model.opt.jacobian, model.opt.solver = mujoco.mjtJacobian.mjJAC_DENSE, mujoco.mjtSolver.mjSOL_NEWTON
+    model.opt.tolerance, model.opt.ls_tolerance, model.opt.iterations = 0.0, 1e-10, 50
+    if options.integrator is not None:
+        model.opt.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{INTEGRATORS[options.integrator]}")
+    if options.cone is not None:
+        model.opt.cone = getattr(mujoco.mjtCone, f"mjCONE_{options.cone.upper()}")
+    return model
+
+
+def visited(model: mujoco.MjModel, count: int, seed: int, steps: int = 300) -> tuple[np.ndarray, ...]:
+    """States (qpos, qvel) and controls, [count, ...], of motions under random controls."""
+    rng, data, found = np.random.default_rng(seed), mujoco.MjData(model), []
+    while len(found) < count:
+        mujoco.mj_resetData(model, data)
+        data.qvel[:] = 0.3 * rng.normal(size=model.nv)
+        control = np.zeros(model.nu)
+        for t in range(steps):
+            control = np.clip(0.9 * control + 0.3 * rng.normal(size=model.nu), -1.0, 1.0)
+            data.ctrl[:] = control
+            if t % 7 == 0:
+                found.append((data.qpos.copy(), data.qvel.copy(), control))
+            mujoco.mj_step(model, data)
+            if not np.isfinite(data.qacc).all() or np.abs(data.qvel).max() > 200.0:
+                break
+    return tuple(np.array(x[:count]) for x in zip(*found, strict=True))
+
+
+def steps_of_mujoco(model: mujoco.MjModel, q: np.ndarray, v: np.ndarray, u: np.ndarray) -> tuple[np.ndarray, ...]:
+    """qpos and qvel after a step from every state, and the number of contacts in each."""
+    data, after = mujoco.MjData(model), []
+    for qpos, qvel, control in zip(q, v, u, strict=True):
+        mujoco.mj_resetData(model, data)
+        data.qpos[:], data.qvel[:], data.ctrl[:] = qpos, qvel, control
+        mujoco.mj_forward(model, data)
+        count = data.ncon
+        mujoco.mj_step(model, data)
+        after.append((data.qpos.copy(), data.qvel.copy(), count))
+    return tuple(np.array(x) for x in zip(*after, strict=True))
+
+
+def load(name: str) -> bd.Model:
+    return bd.load(source(name))
+
+
+def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:
+    return [torch.from_numpy(np.ascontiguousarray(x)) for x in arrays]
