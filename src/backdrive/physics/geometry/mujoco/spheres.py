@@ -1,0 +1,59 @@
+"""A sphere with a box or a cylinder."""
+
+from __future__ import annotations
+
+from ....ir import Scalar, absolute, clip, select
+from ...math.spatial import Vec, dot, rotate, scale, sub, unrotate
+from ..pairs.common import along, choose
+from ..solids import Solid
+from .contacts import GeomContact, GeomPair, axis, concentric_normal, contact, keep, length_and_direction
+
+
+def sphere_contact(sphere: Solid, distance: Scalar, normal: Vec) -> GeomContact:
+    """A sphere whose center has this signed distance (m) from another geom; normal: towards that geom's surface."""
+    dist = distance - sphere.size[0]
+    return contact(dist, along(sphere.center, normal, 0.5 * (distance + sphere.size[0])), normal)
+
+
+def sphere_box(sphere: Solid, box: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
+    """The closest point of the box; a center inside is pushed out through the nearest face."""
+    half = scale(0.5, box.size)
+    local = unrotate(box.axes, sub(sphere.center, box.center))
+    nearest = tuple(clip(x, -h, h) for x, h in zip(local, half, strict=True))
+    depth: Scalar = -1.0
+    face: Vec = (0.0, 0.0, 0.0)
+    for k in range(3):
+        sign = select(local[k] > 0.0, 1.0, -1.0)
+        below = half[k] - sign * local[k]
+        better = (below < depth) | (depth < 0.0)
+        depth = select(better, below, depth)
+        face = choose(better, tuple(-sign if j == k else 0.0 for j in range(3)), face)
+    distance, towards = length_and_direction(sub(nearest, local))
+    inside = distance < 1e-15
+    normal = rotate(box.axes, choose(inside, face, towards))
+    only = sphere_contact(sphere, select(inside, -depth, distance), normal)
+    return [keep(only.dist <= margin, only)]
+
+
+def sphere_cylinder(sphere: Solid, cylinder: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
+    """The closest point of the side, a cap or the rim; a center inside is pushed out through the nearer of side and
+    cap."""
+    direction, half = axis(cylinder), 0.5 * cylinder.size[1]
+    offset = sub(sphere.center, cylinder.center)
+    z = dot(offset, direction)
+    on_axis = scale(-1.0, concentric_normal(sphere, cylinder))
+    radius, outward = length_and_direction(along(offset, direction, -z), on_axis)
+    upward = scale(select(z > 0.0, 1.0, -1.0), direction)
+    side, cap = radius - cylinder.size[0], absolute(z) - half
+    rim = (side > 0.0) & (cap > 0.0)
+    away = along(scale(side, outward), upward, cap)
+    corner, to_corner = length_and_direction(away)
+    beside = side > cap
+    distance = select(rim, corner, select(beside, side, cap))
+    normal = scale(-1.0, choose(rim, to_corner, choose(beside, outward, upward)))
+    only = sphere_contact(sphere, distance, normal)
+    return [keep(only.dist <= margin, only)]
+
+
+SPHERE_BOX = GeomPair(1, sphere_box)
+SPHERE_CYLINDER = GeomPair(1, sphere_cylinder)
