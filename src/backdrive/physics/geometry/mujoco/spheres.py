@@ -5,33 +5,36 @@ from __future__ import annotations
 from ....ir import Scalar, absolute, clip, select
 from ...math.spatial import Vec, dot, rotate, scale, sub, unrotate
 from ..pairs.common import along, choose
-from ..solids import Solid
-from .contacts import GeomContact, GeomPair, axis, concentric_normal, contact, keep, length_and_direction
+from ..solids import FAR, Solid
+from .contacts import SMALLEST, GeomContact, GeomPair, axis, concentric_normal, contact, keep, length_and_direction
 
 
-def sphere_contact(sphere: Solid, distance: Scalar, normal: Vec) -> GeomContact:
-    """A sphere whose center has this signed distance (m) from another geom; normal: towards that geom's surface."""
-    dist = distance - sphere.size[0]
-    return contact(dist, along(sphere.center, normal, 0.5 * (distance + sphere.size[0])), normal)
+def ball_contact(center: Vec, radius: Scalar, distance: Scalar, normal: Vec) -> GeomContact:
+    """A ball whose center has this signed distance (m) from another geom; normal: towards that geom's surface."""
+    return contact(distance - radius, along(center, normal, 0.5 * (distance + radius)), normal)
 
 
-def sphere_box(sphere: Solid, box: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
+def ball_box(center: Vec, radius: Scalar, box: Solid) -> GeomContact:
     """The closest point of the box; a center inside is pushed out through the nearest face."""
     half = scale(0.5, box.size)
-    local = unrotate(box.axes, sub(sphere.center, box.center))
+    local = unrotate(box.axes, sub(center, box.center))
     nearest = tuple(clip(x, -h, h) for x, h in zip(local, half, strict=True))
-    depth: Scalar = -1.0
+    depth: Scalar = FAR
     face: Vec = (0.0, 0.0, 0.0)
     for k in range(3):
         sign = select(local[k] > 0.0, 1.0, -1.0)
         below = half[k] - sign * local[k]
-        better = (below < depth) | (depth < 0.0)
+        better = below < depth
         depth = select(better, below, depth)
         face = choose(better, tuple(-sign if j == k else 0.0 for j in range(3)), face)
     distance, towards = length_and_direction(sub(nearest, local))
-    inside = distance < 1e-15
+    inside = distance < SMALLEST
     normal = rotate(box.axes, choose(inside, face, towards))
-    only = sphere_contact(sphere, select(inside, -depth, distance), normal)
+    return ball_contact(center, radius, select(inside, -depth, distance), normal)
+
+
+def sphere_box(sphere: Solid, box: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
+    only = ball_box(sphere.center, sphere.size[0], box)
     return [keep(only.dist <= margin, only)]
 
 
@@ -51,7 +54,7 @@ def sphere_cylinder(sphere: Solid, cylinder: Solid, margin: Scalar, features: Ve
     beside = side > cap
     distance = select(rim, corner, select(beside, side, cap))
     normal = scale(-1.0, choose(rim, to_corner, choose(beside, outward, upward)))
-    only = sphere_contact(sphere, distance, normal)
+    only = ball_contact(sphere.center, sphere.size[0], distance, normal)
     return [keep(only.dist <= margin, only)]
 
 
