@@ -15,7 +15,7 @@ def name(kinds):
 
 @pytest.mark.parametrize("kinds", GEOM_PAIRS, ids=name)
 @given(seed=SEEDS)
-@settings(max_examples=20)
+@settings(max_examples=15)
 def test_contacts_against_differences(kinds, seed):
     """Away from switches: positions, normals, distances and tangents, all inputs at once."""
     rng = np.random.default_rng(seed)

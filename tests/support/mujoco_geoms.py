@@ -187,11 +187,11 @@ def random_pair(kinds, rng, generic=False):
 
 def rounding_decides(kinds, a, b):
     """Whether MuJoCo's contacts depend on rounding errors: a capsule parallel to edges of a box, or with its center in
-    the middle between them."""
-    if kinds != (GeomKind.CAPSULE, GeomKind.BOX):
-        return False
-    axis, center = b.axes.T @ a.axes[:, 2], b.axes.T @ (b.position - a.position)
-    return np.abs(axis).max() > 1.0 - 1e-12 or np.abs(center).min() < 1e-12
+    the middle between them; two concentric boxes."""
+    axis, center = b.axes.T @ a.axes[:, 2], np.abs(b.axes.T @ (b.position - a.position))
+    if kinds == (GeomKind.CAPSULE, GeomKind.BOX):
+        return np.abs(axis).max() > 1.0 - 1e-12 or center.min() < 1e-12
+    return kinds == (GeomKind.BOX, GeomKind.BOX) and center.max() < 1e-12
 
 
 # ------------------------------------------------------------------------------------------ gradients

@@ -5,6 +5,7 @@
     rounded     spheres and capsules with each other
     spheres     a sphere with a box or a cylinder
     capsule_box a capsule with a box
+    boxes       two boxes
 
 `GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
 `contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
@@ -24,7 +25,7 @@ The contact frame has MuJoCo's normal, from the first geom to the second; `GeomC
 
 from __future__ import annotations
 
-from . import capsule_box, planes, rounded, spheres
+from . import boxes, capsule_box, planes, rounded, spheres
 from .contacts import GEOM_CONTACT, GeomContact, GeomKind, GeomPair
 
 PLANE, SPHERE, CAPSULE = GeomKind.PLANE, GeomKind.SPHERE, GeomKind.CAPSULE
@@ -42,6 +43,7 @@ GEOM_PAIRS: dict[tuple[GeomKind, GeomKind], GeomPair] = {
     (SPHERE, BOX): spheres.SPHERE_BOX,
     (CAPSULE, CAPSULE): rounded.CAPSULE_CAPSULE,
     (CAPSULE, BOX): capsule_box.CAPSULE_BOX,
+    (BOX, BOX): boxes.BOX_BOX,
 }
 """The pairs of geoms that touch where MuJoCo has it."""
 
