@@ -1,11 +1,16 @@
 """Contacts where MuJoCo has them: the same number, distances, positions, normals and tangent frames.
 
-    contacts    vocabulary: kinds of geoms, contacts with frames, pairs of geoms
-    planes      a plane with every other geom
-    rounded     spheres and capsules with each other
-    spheres     a sphere with a box or a cylinder
-    capsule_box a capsule with a box
-    boxes       two boxes
+    contacts            vocabulary: kinds of geoms, contacts with frames, pairs of geoms
+    planes              a plane with every other geom
+    rounded             spheres and capsules with each other
+    spheres             a sphere with a box or a cylinder
+    capsule_box         a capsule with a box
+    boxes               two boxes
+    capsule_cylinder    a capsule with a cylinder
+    ellipsoids          an ellipsoid with a sphere, a capsule or another ellipsoid
+
+MuJoCo iterates, to a tolerance, for convex solids without a closed form: the last two modules find what its iterations
+converge to. Cylinders with boxes, ellipsoids and each other, and boxes with ellipsoids, are missing here.
 
 `GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
 `contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
@@ -25,7 +30,7 @@ The contact frame has MuJoCo's normal, from the first geom to the second; `GeomC
 
 from __future__ import annotations
 
-from . import boxes, capsule_box, planes, rounded, spheres
+from . import boxes, capsule_box, capsule_cylinder, ellipsoids, planes, rounded, spheres
 from .contacts import GEOM_CONTACT, GeomContact, GeomKind, GeomPair
 
 PLANE, SPHERE, CAPSULE = GeomKind.PLANE, GeomKind.SPHERE, GeomKind.CAPSULE
@@ -39,10 +44,14 @@ GEOM_PAIRS: dict[tuple[GeomKind, GeomKind], GeomPair] = {
     (PLANE, BOX): planes.PLANE_BOX,
     (SPHERE, SPHERE): rounded.SPHERE_SPHERE,
     (SPHERE, CAPSULE): rounded.SPHERE_CAPSULE,
+    (SPHERE, ELLIPSOID): ellipsoids.SPHERE_ELLIPSOID,
     (SPHERE, CYLINDER): spheres.SPHERE_CYLINDER,
     (SPHERE, BOX): spheres.SPHERE_BOX,
     (CAPSULE, CAPSULE): rounded.CAPSULE_CAPSULE,
+    (CAPSULE, ELLIPSOID): ellipsoids.CAPSULE_ELLIPSOID,
+    (CAPSULE, CYLINDER): capsule_cylinder.CAPSULE_CYLINDER,
     (CAPSULE, BOX): capsule_box.CAPSULE_BOX,
+    (ELLIPSOID, ELLIPSOID): ellipsoids.ELLIPSOID_ELLIPSOID,
     (BOX, BOX): boxes.BOX_BOX,
 }
 """The pairs of geoms that touch where MuJoCo has it."""

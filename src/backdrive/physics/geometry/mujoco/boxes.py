@@ -86,9 +86,9 @@ def search(a: Solid, b: Solid, margin: Scalar) -> Vec:
     separation, k = select(of_second, in_b, in_a), select(of_second, k_b, k_a)
     edges = edge_separation(half_a, half_b, C, d_a)
     normal = choose(of_second, _column(b, k_b), _column(a, k_a))
-    near = absolute(dot(_edge_normal(a, b, edges.ends_a, edges.ends_b), normal)) > NEAR
-    close = edges.separation - separation < WORSE * absolute(separation)
-    by_edges = (edges.separation > separation) & ~(near & close)
+    different = absolute(dot(_edge_normal(a, b, edges.ends_a, edges.ends_b), normal)) <= NEAR
+    much_better = edges.separation - separation >= WORSE * absolute(separation)
+    by_edges = (edges.separation > separation) & (different | much_better)
     numbers = _numbered([exists for exists, _ in _Faces(a, b, of_second, k).corners()])
     return (select(by_edges, 1.0, 0.0), *edges.ends_b, *edges.ends_a, select(of_second, 1.0, 0.0), k, *numbers)
 
@@ -161,11 +161,11 @@ def box_box(a: Solid, b: Solid, margin: Scalar, features: Vec) -> list[GeomConta
     edge = _edge_contact(a, b, ends_a, ends_b)
     result = []
     for slot, point in enumerate(_face_contacts(a, b, second > 0.5, k, numbers)):
-        of_faces = (numbers[slot] > -0.5) & ~of_edges
+        exists = (numbers[slot] > -0.5) & (by_edges < 0.5)
         if slot == 0:
             point = choose_contact(of_edges, edge, point)
-            of_faces = of_faces | of_edges
-        result.append(keep(of_faces & (point.dist <= margin), point))
+            exists = exists | of_edges
+        result.append(keep(exists & (point.dist <= margin), point))
     return result
 
 

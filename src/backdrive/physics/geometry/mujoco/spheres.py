@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....ir import Scalar, absolute, clip, select
-from ...math.spatial import Vec, dot, rotate, scale, sub, unrotate
+from ...math.spatial import Vec, dot, neg, rotate, scale, sub, unrotate
 from ..pairs.common import along, choose
 from ..solids import FAR, Solid
 from .contacts import SMALLEST, GeomContact, GeomPair, axis, concentric_normal, contact, keep, length_and_direction
@@ -38,23 +38,25 @@ def sphere_box(sphere: Solid, box: Solid, margin: Scalar, features: Vec) -> list
     return [keep(only.dist <= margin, only)]
 
 
-def sphere_cylinder(sphere: Solid, cylinder: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
+def ball_cylinder(center: Vec, radius: Scalar, cylinder: Solid, on_axis: Vec) -> GeomContact:
     """The closest point of the side, a cap or the rim; a center inside is pushed out through the nearer of side and
-    cap."""
+    cap. on_axis: the normal if the center is on the axis and the side is nearest."""
     direction, half = axis(cylinder), 0.5 * cylinder.size[1]
-    offset = sub(sphere.center, cylinder.center)
+    offset = sub(center, cylinder.center)
     z = dot(offset, direction)
-    on_axis = scale(-1.0, concentric_normal(sphere, cylinder))
-    radius, outward = length_and_direction(along(offset, direction, -z), on_axis)
+    distance_from_axis, outward = length_and_direction(along(offset, direction, -z), neg(on_axis))
     upward = scale(select(z > 0.0, 1.0, -1.0), direction)
-    side, cap = radius - cylinder.size[0], absolute(z) - half
+    side, cap = distance_from_axis - cylinder.size[0], absolute(z) - half
     rim = (side > 0.0) & (cap > 0.0)
-    away = along(scale(side, outward), upward, cap)
-    corner, to_corner = length_and_direction(away)
+    corner, to_corner = length_and_direction(along(scale(side, outward), upward, cap))
     beside = side > cap
     distance = select(rim, corner, select(beside, side, cap))
-    normal = scale(-1.0, choose(rim, to_corner, choose(beside, outward, upward)))
-    only = ball_contact(sphere.center, sphere.size[0], distance, normal)
+    normal = neg(choose(rim, to_corner, choose(beside, outward, upward)))
+    return ball_contact(center, radius, distance, normal)
+
+
+def sphere_cylinder(sphere: Solid, cylinder: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
+    only = ball_cylinder(sphere.center, sphere.size[0], cylinder, concentric_normal(sphere, cylinder))
     return [keep(only.dist <= margin, only)]
 
 
