@@ -2,6 +2,7 @@
 
     solids           vocabulary: placed solids, hulls, contact points and their records, pairs of shapes
     pairs/           the registry of shape pairs, and their narrow phases, one module per family
+    mujoco/          contacts where MuJoCo has them, with its contact frames
     bounds           broad phase
     narrow_phase     one pair of shapes at the current poses
     contact_points   the contact points of a model, over slots

@@ -46,8 +46,8 @@ def search_boxes(a: Solid, b: Solid, hull_a: Hull, hull_b: Hull) -> Vec:
     C = matmul(transpose(a.axes), b.axes)
     d = sub(b.center, a.center)
     d_a, d_b = unrotate(a.axes, d), unrotate(b.axes, d)
-    separation_a, k_a = _face_separation(half_a, half_b, C, d_a)
-    separation_b, k_b = _face_separation(half_b, half_a, transpose(C), d_b)
+    separation_a, k_a = face_separation(half_a, half_b, C, d_a)
+    separation_b, k_b = face_separation(half_b, half_a, transpose(C), d_b)
     bias = BIAS * minimum(sqrt(dot(half_a, half_a)), sqrt(dot(half_b, half_b)))
     second = separation_b > separation_a + bias
     separation = select(second, separation_b, separation_a)
@@ -60,7 +60,7 @@ def search_boxes(a: Solid, b: Solid, hull_a: Hull, hull_b: Hull) -> Vec:
     beside = least > maximum(separation, 0.0) + 10.0 * bias
     vertex = SlotFeatures(INCIDENT, face.deepest_vertex())
     slots[0] = SlotFeatures.of(choose(beside, vertex.numbers, slots[0].numbers))
-    edges = _edge_separation(half_a, half_b, C, d_a)
+    edges = edge_separation(half_a, half_b, C, d_a)
     by_edges = edges.separation > separation + select(beside, -bias, bias)
     faces = FacePair(select(second, 1.0, 0.0), face.reference_face(), face.incident_face())
     return with_edges(a, b, ManifoldFeatures(faces, slots), edges, by_edges, MERGED * bias).numbers
@@ -71,7 +71,7 @@ def _sign(x: Scalar) -> Scalar:
     return select(x < 0.0, -1.0, 1.0)
 
 
-def _face_separation(half: Vec, other: Vec, C: Vec, d: Vec) -> tuple[Scalar, Scalar]:
+def face_separation(half: Vec, other: Vec, C: Vec, d: Vec) -> tuple[Scalar, Scalar]:
     """The greatest separation (m) along a face normal of a box, and the number of that axis. half, other: half sides of
     this and of the other box; C: the other's axes in this one's; d: the other's center."""
     best: Scalar = NO_SCORE
@@ -84,7 +84,7 @@ def _face_separation(half: Vec, other: Vec, C: Vec, d: Vec) -> tuple[Scalar, Sca
     return best, axis
 
 
-def _edge_separation(half_a: Vec, half_b: Vec, C: Vec, d: Vec) -> EdgeContact:
+def edge_separation(half_a: Vec, half_b: Vec, C: Vec, d: Vec) -> EdgeContact:
     """The greatest separation along a cross product of an edge of each box."""
     best: Vec = (NO_SCORE,) + (0.0,) * 12
     for i, (i1, i2) in enumerate(NEXT):
@@ -111,7 +111,7 @@ def _edge_separation(half_a: Vec, half_b: Vec, C: Vec, d: Vec) -> EdgeContact:
     return EdgeContact(best[0], best[1:7], best[7:])
 
 
-def _pick(number: Scalar, values: Sequence[Scalar]) -> Scalar:
+def pick(number: Scalar, values: Sequence[Scalar]) -> Scalar:
     """values[number], where lanes have different numbers."""
     result = values[-1]
     for k in range(len(values) - 2, -1, -1):
@@ -136,13 +136,13 @@ class BoxFaceContact:
         """half, other: half sides of the reference and of the incident box (m). C: axes of the incident box in those of
         the reference box. d: center of the incident box in the reference box's axes. k: axis of the reference face."""
         self.k = k
-        order = [_pick(k, d_) for d_ in ((d[1], d[2], d[0]), (d[2], d[0], d[1]), d)]
+        order = [pick(k, d_) for d_ in ((d[1], d[2], d[0]), (d[2], d[0], d[1]), d)]
         self.sign = _sign(order[2])  # the reference face looks along this direction of its axis
-        rows = [[_pick(k, [C[3 * NEXT[axis][0] + m] for axis in range(3)]) for m in range(3)]]
-        rows.append([_pick(k, [C[3 * NEXT[axis][1] + m] for axis in range(3)]) for m in range(3)])
-        rows.append([self.sign * _pick(k, [C[3 * axis + m] for axis in range(3)]) for m in range(3)])
-        self.half = [_pick(k, [half[NEXT[axis][m]] for axis in range(3)]) for m in range(2)]
-        self.level = _pick(k, half)
+        rows = [[pick(k, [C[3 * NEXT[axis][0] + m] for axis in range(3)]) for m in range(3)]]
+        rows.append([pick(k, [C[3 * NEXT[axis][1] + m] for axis in range(3)]) for m in range(3)])
+        rows.append([self.sign * pick(k, [C[3 * axis + m] for axis in range(3)]) for m in range(3)])
+        self.half = [pick(k, [half[NEXT[axis][m]] for axis in range(3)]) for m in range(2)]
+        self.level = pick(k, half)
         center = [order[0], order[1], self.sign * order[2]]
         down = rows[2]  # components of the normal n along the axes of the incident box
         steepness = [absolute(x) for x in down]
@@ -151,16 +151,16 @@ class BoxFaceContact:
             0.0,
             select(steepness[1] >= steepness[2], 1.0, 2.0),
         )
-        self.slope = _pick(self.j, steepness)
+        self.slope = pick(self.j, steepness)
         self.down = down
-        self.facing = -_sign(_pick(self.j, down))  # the incident face looks along this direction of its axis
-        columns = [[_pick(self.j, row) for row in rows]]
+        self.facing = -_sign(pick(self.j, down))  # the incident face looks along this direction of its axis
+        columns = [[pick(self.j, row) for row in rows]]
         for m in range(2):
-            columns.append([_pick(self.j, [row[NEXT[axis][m]] for axis in range(3)]) for row in rows])
-        out = self.facing * _pick(self.j, other)
+            columns.append([pick(self.j, [row[NEXT[axis][m]] for axis in range(3)]) for row in rows])
+        out = self.facing * pick(self.j, other)
         # The incident face is the set of points middle + x p + y r with |x|, |y| <= 1.
         self.middle = [c + out * x for c, x in zip(center, columns[0], strict=True)]
-        sides = [_pick(self.j, [other[NEXT[axis][m]] for axis in range(3)]) for m in range(2)]
+        sides = [pick(self.j, [other[NEXT[axis][m]] for axis in range(3)]) for m in range(2)]
         self.p, self.r = (scale(side, column) for side, column in zip(sides, columns[1:], strict=True))
 
     # ---------------------------------------------------------------------------------------- features
@@ -168,12 +168,12 @@ class BoxFaceContact:
     def on_reference(self, u: Scalar, v: Scalar) -> Vec:
         """A point of the reference face, in its box's local coordinates; u, v: in ± 1/2."""
         n = 0.5 * self.sign
-        return (_pick(self.k, (n, v, u)), _pick(self.k, (u, n, v)), _pick(self.k, (v, u, n)))
+        return (pick(self.k, (n, v, u)), pick(self.k, (u, n, v)), pick(self.k, (v, u, n)))
 
     def on_incident(self, x: Scalar, y: Scalar) -> Vec:
         """A point of the incident face, in its box's local coordinates; x, y: in ± 1/2."""
         n = 0.5 * self.facing
-        return (_pick(self.j, (n, y, x)), _pick(self.j, (x, n, y)), _pick(self.j, (y, x, n)))
+        return (pick(self.j, (n, y, x)), pick(self.j, (x, n, y)), pick(self.j, (y, x, n)))
 
     def reference_face(self) -> Face:
         normal = tuple(select(absolute(self.k - axis) < 0.5, self.sign, 0.0) for axis in (0.0, 1.0, 2.0))
@@ -194,7 +194,7 @@ class BoxFaceContact:
         x, y = CORNERS[e % 4]
         return tuple(m + x * p + y * r for m, p, r in zip(self.middle, self.p, self.r, strict=True))
 
-    def _clip(self, start: Vec, end: Vec) -> EdgeClip:
+    def clip_edge(self, start: Vec, end: Vec) -> EdgeClip:
         """Clip a segment to the column over the reference face."""
         cut0: Scalar = 0.0
         side0: Scalar = 0.0
@@ -222,7 +222,7 @@ class BoxFaceContact:
         offers: list[tuple[Mask, PlanarRecord]] = []
         for e in range(4):
             x, y = corners[e], corners[(e + 1) % 4]
-            clip = self._clip(x, y)
+            clip = self.clip_edge(x, y)
             clips.append(clip)
             on = clip.cut0 + clip.cut1 <= 1.0
             for number, part, valid in ((e, clip.cut0, on), (e + 4, 1.0 - clip.cut1, on & (clip.cut1 > 0.0))):
@@ -253,11 +253,11 @@ class BoxFaceContact:
         """The features of a candidate; see `clip_faces`."""
         ends, vertex = number > 3.5, number > 7.5
         e = number - select(vertex, 8.0, select(ends, 4.0, 0.0))
-        here = [_pick(e, [c[m] for c in CORNERS]) for m in range(2)]
-        there = [_pick(e, [CORNERS[(k + 1) % 4][m] for k in range(4)]) for m in range(2)]
+        here = [pick(e, [c[m] for c in CORNERS]) for m in range(2)]
+        there = [pick(e, [CORNERS[(k + 1) % 4][m] for k in range(4)]) for m in range(2)]
         start, end = choose(ends, tuple(there), tuple(here)), choose(ends, tuple(here), tuple(there))
-        cut = select(ends, 1.0, _pick(e, [clip.cut0 for clip in clips]))
-        side = select(ends, _pick(e, [clip.side1 for clip in clips]), _pick(e, [clip.side0 for clip in clips]))
+        cut = select(ends, 1.0, pick(e, [clip.cut0 for clip in clips]))
+        side = select(ends, pick(e, [clip.side1 for clip in clips]), pick(e, [clip.side0 for clip in clips]))
         type_ = select(vertex, REFERENCE, select(cut > 0.0, CROSSING, INCIDENT))
         along_u = side > 1.5  # sides 2 and 3 run along u, at v = ± 1/2
         at = 0.5 - (side - select(along_u, 2.0, 0.0))

@@ -179,6 +179,11 @@ def _descent(at: _Meridian, direction: Vec) -> tuple[Scalar, Scalar]:
 
 def search_capsule_cylinder(a: Solid, b: Solid, hull_a: Hull, hull_b: Hull) -> Vec:
     """The deepest place of the capsule's segment, relative to half its length: in [-1, 1]."""
+    return (find_deepest(a, b),)
+
+
+def find_deepest(a: Solid, b: Solid) -> Scalar:
+    """The deepest place of the segment of capsule a in cylinder b, relative to half its length."""
     u, half = axis(a), 0.5 * a.size[1]
 
     def descent(part: Scalar) -> tuple[Scalar, Scalar]:
@@ -203,21 +208,29 @@ def search_capsule_cylinder(a: Solid, b: Solid, hull_a: Hull, hull_b: Hull) -> V
         active = last > CONVERGED
         state[place] = select(active, following, x)
         state[step] = select(active, absolute(following - x), last)
-    return (state[place],)
+    return state[place]
+
+
+def refine_deepest(a: Solid, b: Solid, part: Scalar) -> tuple[Scalar, Scalar, _Meridian]:
+    """The deepest place (m), differentiable, from what `find_deepest` has found; the slope of the distance there if it
+    is a kink, else 0; and the cylindrical coordinates of that place before the last Newton step."""
+    u, half = axis(a), 0.5 * a.size[1]
+    near = part * half
+    at = _meridian(along(a.center, u, near), b)
+    first, second = _descent(at, u)
+    # Inside the cylinder the distance has ridges. Where the minimum is such a kink, its slope is not zero: then take no
+    # Newton step, and do not spread the points.
+    smooth = absolute(first) < 1e-3 * half * second
+    kink = select(smooth | (absolute(part) >= 1.0), 0.0, first)
+    deepest = clip(near - select(smooth, first, 0.0) / select(smooth, second, 1.0), -half, half)
+    return deepest, kink, at
 
 
 def capsule_cylinder(a: Solid, b: Solid, features: Vec) -> list[ContactPoint]:
     """Two contact points where the capsule lies along the cylinder's side or on a cap, else one."""
     u, w, r = axis(a), axis(b), sub(a.center, b.center)
     half, top = 0.5 * a.size[1], 0.5 * b.size[1]
-    near = features[0] * half
-    at = _meridian(along(a.center, u, near), b)
-    first, second = _descent(at, u)
-    # Inside the cylinder the distance has ridges. Where the minimum is such a kink, its slope is not zero: then take no
-    # Newton step, and do not spread the points.
-    smooth = absolute(first) < 1e-3 * half * second
-    kink = select(smooth | (absolute(features[0]) >= 1.0), 0.0, first)
-    deepest = clip(near - select(smooth, first, 0.0) / select(smooth, second, 1.0), -half, half)
+    deepest, kink, at = refine_deepest(a, b, features[0])
 
     # The part of the segment that faces the cylinder: between its caps, or within its radius if the segment lies across
     # the axis.

@@ -1,0 +1,59 @@
+"""Contacts where MuJoCo has them: the same number, distances, positions, normals and tangent frames.
+
+    contacts            vocabulary: kinds of geoms, contacts with frames, pairs of geoms
+    planes              a plane with every other geom
+    rounded             spheres and capsules with each other
+    spheres             a sphere with a box or a cylinder
+    capsule_box         a capsule with a box
+    boxes               two boxes
+    capsule_cylinder    a capsule with a cylinder
+    ellipsoids          an ellipsoid with a sphere, a capsule or another ellipsoid
+
+MuJoCo iterates, to a tolerance, for convex solids without a closed form: the last two modules find what its iterations
+converge to. Cylinders with boxes, ellipsoids and each other, and boxes with ellipsoids, are missing here.
+
+`GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
+`contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
+`vjp` differentiates. Where a pair is `continuous`, features must be found again at every pose.
+
+Geoms are `Solid`s with the sizes that shapes have here: a capsule or cylinder has (radius, length), a box its three
+sides, an ellipsoid its three semi-axes, and the center of a plane is its normal and the first size its offset.
+They are in MuJoCo's order, by the codes of `GeomKind`, which has planes first. Of two geoms of one kind, the first
+is the one that MuJoCo has first, by geom id or in the order of a `<pair>`.
+
+margin (m): contacts exist where dist <= margin. In MuJoCo 4 that is the sum of margin and gap of the two geoms; only
+contacts with dist < margin (without the gap) have forces. An empty slot has the distance FAR and no derivatives.
+
+The contact frame has MuJoCo's normal, from the first geom to the second; `GeomContact.point` has that of a
+`ContactPoint`. The direction (tangent) of a contact matters for pyramidal friction cones only.
+"""
+
+from __future__ import annotations
+
+from . import boxes, capsule_box, capsule_cylinder, ellipsoids, planes, rounded, spheres
+from .contacts import GEOM_CONTACT, GeomContact, GeomKind, GeomPair
+
+PLANE, SPHERE, CAPSULE = GeomKind.PLANE, GeomKind.SPHERE, GeomKind.CAPSULE
+ELLIPSOID, CYLINDER, BOX = GeomKind.ELLIPSOID, GeomKind.CYLINDER, GeomKind.BOX
+
+GEOM_PAIRS: dict[tuple[GeomKind, GeomKind], GeomPair] = {
+    (PLANE, SPHERE): planes.PLANE_SPHERE,
+    (PLANE, CAPSULE): planes.PLANE_CAPSULE,
+    (PLANE, ELLIPSOID): planes.PLANE_ELLIPSOID,
+    (PLANE, CYLINDER): planes.PLANE_CYLINDER,
+    (PLANE, BOX): planes.PLANE_BOX,
+    (SPHERE, SPHERE): rounded.SPHERE_SPHERE,
+    (SPHERE, CAPSULE): rounded.SPHERE_CAPSULE,
+    (SPHERE, ELLIPSOID): ellipsoids.SPHERE_ELLIPSOID,
+    (SPHERE, CYLINDER): spheres.SPHERE_CYLINDER,
+    (SPHERE, BOX): spheres.SPHERE_BOX,
+    (CAPSULE, CAPSULE): rounded.CAPSULE_CAPSULE,
+    (CAPSULE, ELLIPSOID): ellipsoids.CAPSULE_ELLIPSOID,
+    (CAPSULE, CYLINDER): capsule_cylinder.CAPSULE_CYLINDER,
+    (CAPSULE, BOX): capsule_box.CAPSULE_BOX,
+    (ELLIPSOID, ELLIPSOID): ellipsoids.ELLIPSOID_ELLIPSOID,
+    (BOX, BOX): boxes.BOX_BOX,
+}
+"""The pairs of geoms that touch where MuJoCo has it."""
+
+__all__ = ["GEOM_CONTACT", "GEOM_PAIRS", "GeomContact", "GeomKind", "GeomPair"]
