@@ -98,7 +98,7 @@ class Simulator(nn.Module):
             impacts = sparse = False
             dt = model.timestep if dt is None else dt
         if dt is None:
-            raise TypeError("Simulator needs the step size dt in seconds; physics='mujoco' takes that of the file")
+            raise ValueError("dt must be a positive number of seconds, got None (physics='mujoco' takes the file's)")
         settings = SimulatorSettings(
             dt, impacts, pyramid, bounce_threshold, dtype, threads, specialize, nonfinite, sparse
         )  # fmt: skip

@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import LINKED, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -58,6 +58,11 @@ def test_integrators_and_cones(integrator, cone, seed):
 @pytest.mark.parametrize(("condim", "impratio", "power"), [(1, 1.0, 1), (4, 2.5, 3), (6, 0.5, 2)])
 def test_frictions_and_impedances(condim, impratio, power, cone):
     check(zoo(condim, impratio, power), bd.MuJoCo(integrator="euler", cone=cone), seed=condim)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_connect_and_weld(integrator):
+    check(LINKED, bd.MuJoCo(integrator=integrator), seed=5)
 
 
 def test_a_rollout_stays_with_mujoco():

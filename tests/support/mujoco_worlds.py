@@ -35,6 +35,17 @@ def zoo(condim: int = 3, impratio: float = 1.0, power: int = 2) -> str:
  <velocity joint="h" kv="0.2" forcerange="-0.05 0.05" forcelimited="true"/></actuator></mujoco>"""
 
 
+LINKED = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 1"/>
+ <body name="a" pos="0 0 0.5"><freejoint/><geom type="capsule" size="0.1 0.2"/>
+  <body name="c" pos="0 0 0.4"><joint name="j" axis="0 1 0"/><geom type="capsule" size="0.05 0.1"/></body></body>
+ <body name="b" pos="0.5 0 0.6" euler="10 20 30"><freejoint/><geom type="sphere" size="0.1"/></body>
+ <body name="e" pos="-0.5 0 0.6" euler="10 20 30"><freejoint/><geom type="sphere" size="0.1"/></body></worldbody>
+<actuator><motor joint="j"/></actuator>
+<equality><weld body1="a" body2="b" torquescale="0.3" anchor="0.05 0.02 0.01" solref="0.03 0.9"/>
+ <connect body1="c" body2="e" anchor="-0.3 0 0.1" solref="-900 -30"/></equality></mujoco>"""
+"""Bodies that a weld and a connect hold together."""
+
+
 def source(name: str) -> str:
     """The path of one of Gymnasium's models; or the XML itself."""
     return name if name.startswith("<") else str(ASSETS / f"{name}.xml")

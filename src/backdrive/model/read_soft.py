@@ -72,12 +72,14 @@ def _shape(model: mujoco.MjModel, geom: int) -> Array:
 
 
 def _equalities(model: mujoco.MjModel, count: int) -> list[Array]:
-    """The SOFT record of every equation: three of a connect, six of a weld."""
+    """The SOFT_EQUALITY record of every equation: three of a connect, six of a weld."""
     records = []
     if count:
         for i in np.flatnonzero(model.eq_active0).tolist():
-            rows = {mujoco.mjtEq.mjEQ_CONNECT: 3, mujoco.mjtEq.mjEQ_WELD: 6}.get(mujoco.mjtEq(model.eq_type[i]), 0)
-            records += [np.concatenate([model.eq_solref[i], model.eq_solimp[i]])] * rows
+            kind = mujoco.mjtEq(model.eq_type[i])
+            rows = {mujoco.mjtEq.mjEQ_CONNECT: 3, mujoco.mjtEq.mjEQ_WELD: 6}.get(kind, 0)
+            more = [float(model.eq_data[i, 10]), 1.0] if rows == 6 else [0.0, 0.0]
+            records += [np.concatenate([model.eq_solref[i], model.eq_solimp[i], more])] * rows
     return records
 
 
@@ -105,8 +107,6 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
     """The elements that MuJoCo's physics has no equations for yet."""
     if integrator == "other":
         yield f"integrator {mujoco.mjtIntegrator(model.opt.integrator).name}"
-    if sources.equalities:
-        yield "equality constraints (connect, weld)"
     if model.npair and geoms:
         yield "explicit contact pairs"
     for flag in ("OVERRIDE", "DIAGEXACT", "SPECULATIVE", "IPC"):

@@ -171,6 +171,8 @@ class Program:
 def _in_float32(scheme: Scheme) -> Scheme:
     """With a tolerance and a regularisation that float32 can represent."""
     contact_model = scheme.contact_model
+    if scheme.soft is not None:
+        return replace(scheme, soft=scheme.soft.in_float32())
     if contact_model is None:
         return scheme
     solver = replace(contact_model.solver, tolerance=max(contact_model.solver.tolerance, LEAST_TOLERANCE_32))

@@ -6,7 +6,7 @@
     | nshape records of SHAPE floats | nlimit records of LIMIT floats | nfriction joint frictions
     | nequality records of EQUALITY floats
     | of a model that MuJoCo's physics can step: nlink records of SOFT_LINK floats, nshape of SOFT_SHAPE, nlimit and
-      nfriction of SOFT_JOINT, nequality of SOFT
+      nfriction of SOFT_JOINT, nequality of SOFT_EQUALITY
 
 This module is the only place that knows these offsets. It has plain integers and no torch, so that the physics, which
 is traced and does not run on tensors, can import it.
@@ -153,7 +153,7 @@ RELATIVE = 9  # 9: row major, b to a coordinates at which the equation holds
 DISTANCE = 18  # 1: m
 EQUALITY = 19  # size of the record
 
-# The parameters of a soft constraint, at the start of the SOFT_SHAPE, SOFT_JOINT and SOFT records.
+# The parameters of a soft constraint, at the start of the SOFT_SHAPE, SOFT_JOINT and SOFT_EQUALITY records.
 SOLREF = 0  # 2: time constant (s) and damping ratio; or, both negative, -stiffness and -damping
 SOLIMP = 2  # 5: least and greatest impedance, width (m or rad), midpoint, power
 SOFT = 7  # size of these
@@ -170,6 +170,11 @@ SOFT_SHAPE = 13  # size of the record
 # A SOFT_JOINT record, of a limit or of joint friction. MARGIN: rad or m, from which a limit acts.
 JOINT_WEIGHT = 8  # 1: inverse inertia of the coordinate in the reference configuration, 1/kg or 1/(kg m^2)
 SOFT_JOINT = 9  # size of the record
+
+# A SOFT_EQUALITY record, of every equation.
+TORQUE_SCALE = 7  # 1: m, length that a unit of rotation error of a weld counts as
+WELDS = 8  # 1: 1 if rotations are constrained, too: the impedance is that of both errors together; else 0
+SOFT_EQUALITY = 9  # size of the record
 
 # A SOFT_LINK record: the inverse inertia of a link in the reference configuration.
 LINEAR_WEIGHT = 0  # 1: 1/kg
@@ -229,7 +234,7 @@ def constants_size(
 
 def soft_size(nlink: Size, nshape: Size, nlimit: Size, nfriction: Size, nequality: Size) -> Size:
     """Length of the last part of the constants, of a model that MuJoCo's physics can step."""
-    return nlink * SOFT_LINK + nshape * SOFT_SHAPE + (nlimit + nfriction) * SOFT_JOINT + nequality * SOFT
+    return nlink * SOFT_LINK + nshape * SOFT_SHAPE + (nlimit + nfriction) * SOFT_JOINT + nequality * SOFT_EQUALITY
 
 
 def addresses(kinds: Iterable[int]) -> tuple[list[int], list[int], int, int]:

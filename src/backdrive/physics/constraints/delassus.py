@@ -151,12 +151,18 @@ class ReducedRows:
 
     # ---------------------------------------------------------------------------------------- rows
 
-    def add_wrenches(self, first: Index, support: Support, rows: Sequence[Row], poses: ScalarArray, width: int) -> None:
-        """Keep the wrenches of a constraint's rows, from row `first` on. poses: over links, `width` numbers each."""
+    def add_wrenches(
+        self, first: Index, support: Support, rows: Sequence[Row], poses: ScalarArray, width: int,
+        others: Sequence[Row] | None = None,
+    ) -> None:  # fmt: skip
+        """Keep the wrenches of a constraint's rows, from row `first` on. poses: over links, `width` numbers each.
+
+        others: the rows as they act on link b, if at other points.
+        """
         for k, row in enumerate(rows):
             self._wrench_a.put(first + k, self._seen_from(poses.get(support.root_a, width), row))
         for _ in when(support.b > 0):  # link b is not the world
-            for k, row in enumerate(rows):
+            for k, row in enumerate(others or rows):
                 self._wrench_b.put(first + k, sp.neg(self._seen_from(poses.get(support.root_b, width), row)))
 
     def add_constraint(self, first: Index, support: Support, rows: int) -> None:

@@ -19,6 +19,7 @@ from ..tree.tree import Tree
 from .assemble import SoftRowAssembler
 from .constants import SoftConstants
 from .contacts import find_points
+from .drift import drifting_links
 from .newton import Newton, NewtonSolution
 from .problem import SoftProblem
 from .settings import SoftSettings
@@ -88,6 +89,8 @@ def accelerate(
     problem = SoftProblem(settings, constraints, factors, tree.nv)
     contacts = find_points(constraints, soft, links, settings.reach)
     rows = SoftRowAssembler(soft, problem, links, h)
+    for _ in when(constraints.head("nequality") > 0):
+        rows.equalities(drifting_links(tree, state.q, state.v))
     rows.joint_frictions(v)
     rows.limits(q, v)
     problem.close_singles()

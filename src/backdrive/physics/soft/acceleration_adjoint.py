@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, select, vjp, when
 from ...schema import layout
+from ...schema.layout import EqualityKind
 from ..constraints.rows import row_speed
 from ..geometry.collision import contacts_adjoint
 from ..geometry.solids import CONTACT_POINT
@@ -22,7 +23,8 @@ from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_siz
 from ..tree.tree import Tree
 from .acceleration import Acceleration, SoftConstrained
 from .assemble import contact_side
-from .rows import ContactSide, contact_rows, friction_row, limit_gaps, limit_row
+from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
+from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
 
 GIVEN, FOUND, VIRTUAL = 0, 1, 2  # which twist of a pose: those of v, of a, and of λ
@@ -90,10 +92,13 @@ class SoftTerms:
             self._joint_frictions(motions, v_rows, constants)
             self._limits(motions, q_rows, v_rows, constants)
             contacts = self.constrained.contacts
-            for _ in when(contacts.count[0] > 0):
+            equations = tree.constraints.head("nequality") > 0
+            for _ in when((contacts.count[0] > 0) | equations):
                 width = pose_size(3)
                 poses, bars = link_poses(tree, q, *motions, indexed=True), memory((tree.nlink + 1) * width)
                 zero((tree.nlink + 1) * width, bars)
+                for _ in when(equations):
+                    self._equalities(PoseCotangents(poses, bars, constants), q, v, q_rows, v_rows)
                 point_bars = self._contacts(PoseCotangents(poses, bars, constants))
                 contacts_adjoint(tree.constraints, contacts, poses, width, point_bars, bars, constants)
                 link_poses_adjoint(tree, poses, bars, q, motions, q_rows, [v_rows, None, None], constants_bar)
@@ -143,6 +148,43 @@ class SoftTerms:
             if constants_bar is not None:
                 accumulate(constants_bar.at(soft.limit_place(i)), record_bar)
                 accumulate(constants_bar.at(constraints.head("limit_constants") + i * layout.LIMIT), limit_bar)
+
+    def _equalities(
+        self, links: PoseCotangents, q: ScalarArray, v: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray
+    ) -> None:
+        constraints, soft, width = self.tree.constraints, self.constrained.soft, pose_size(3)
+        sizes = (width, width, layout.EQUALITY, layout.SOFT_EQUALITY, DRIFTING, DRIFTING)
+        tree, drifting = self.tree, drifting_links(self.tree, q, v)
+        drifting_bar = memory((tree.nlink + 1) * DRIFTING)
+        zero((tree.nlink + 1) * DRIFTING, drifting_bar)
+
+        def power(kind: EqualityKind, weight: Scalar, *x: Scalar) -> list[Scalar]:
+            pose_a, pose_b, record, own, moving_a, moving_b = split(x, *sizes)
+            a, b = Pose.of(pose_a), Pose.of(pose_b)
+            row = equality_row(kind, record, own, Drifting.of(moving_a), Drifting.of(moving_b))
+            reference, law = equality_law(self.settings, self.h, own, row, weight, row.speed(a, b))
+            return [law.force(row.speed(a, b, FOUND) - reference) * row.speed(a, b, VIRTUAL)]
+
+        for i in loop(constraints.head("nequality")):
+            kind, support = constraints.equality(i)
+            a, b = (pose_of(links.poses, link, width, constraints.dim) for link in (support.a, support.b))
+            moving = [x for link in (support.a, support.b) for x in drifting.get(link, DRIFTING)]
+            inputs = (*a, *b, *constraints.equality_record(i), *soft.equality(i), *moving)
+            for each in (EqualityKind.ALONG, EqualityKind.ABOUT):
+                for _ in when(kind == int(each)):
+                    weight = soft.weight(support.a, support.b, int(each == EqualityKind.ABOUT))
+                    _, gradient = vjp(partial(power, each, weight), inputs, [1.0])
+                    a_bar, b_bar, record_bar, own_bar, *moving_bars = split(gradient, *sizes)
+                    ends = zip((support.a, support.b), (a_bar, b_bar), moving_bars, strict=True)
+                    for link, pose_bar, moving_bar in ends:
+                        accumulate(links.poses_bar.at(link * width), pose_bar)
+                        accumulate(drifting_bar.at(link * DRIFTING), moving_bar)
+                    if links.constants_bar is not None:
+                        place = constraints.head("equality_constants") + i * layout.EQUALITY
+                        accumulate(links.constants_bar.at(place), record_bar)
+                        accumulate(links.constants_bar.at(soft.equality_place(i)), own_bar)
+
+        drifting_links_adjoint(tree, drifting, drifting_bar, q, v, q_bar, v_bar, links.constants_bar)
 
     def _contacts(self, links: PoseCotangents) -> ScalarArray:
         """The gradient of the contacts' power; returns the cotangents of their points."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...ir import Index, Scalar, ScalarArray, any_lane, loop, when
 from ...schema import layout
+from ...schema.layout import EqualityKind
 from ..constraints.assemble import LinkMotions, signed
 from ..constraints.constraints import Constraints, Support
 from ..constraints.rows import joint_row
@@ -12,8 +13,9 @@ from ..math.spatial import Vec
 from ..tree.poses import Pose, pose_of
 from .constants import SoftConstants
 from .contacts import follows_axis
+from .drift import DRIFTING, Drifting
 from .problem import SoftProblem
-from .rows import ContactSide, contact_rows, friction_row, limit_gaps, limit_row
+from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
 
 
 class SoftRowAssembler:
@@ -26,6 +28,21 @@ class SoftRowAssembler:
     def _pose(self, link: Index) -> Pose:
         return Pose.of(pose_of(self.links.poses, link, self.links.width, self.constraints.dim))
 
+    def equalities(self, drifting: ScalarArray) -> None:
+        """drifting: the motions of the links with v̇ = 0 (`drift`)."""
+        constraints = self.constraints
+        for i in loop(constraints.head("nequality")):
+            kind, support = constraints.equality(i)
+            record, soft = constraints.equality_record(i), self.soft.equality(i)
+            a, b = self._pose(support.a), self._pose(support.b)
+            for each in (EqualityKind.ALONG, EqualityKind.ABOUT):
+                for _ in when(kind == int(each)):
+                    moving = [Drifting.of(drifting.get(link, DRIFTING)) for link in (support.a, support.b)]
+                    row = equality_row(each, record, soft, *moving)
+                    weight = self.soft.weight(support.a, support.b, int(each == EqualityKind.ABOUT))
+                    found = equality_law(self.settings, self.h, soft, row, weight, row.speed(a, b))
+                    self.problem.add_single(support, (row.a, row.b), True, found, self.links)
+
     def joint_frictions(self, v: ScalarArray) -> None:
         constraints = self.constraints
         for i in loop(constraints.head("nfriction")):
@@ -33,7 +50,7 @@ class SoftRowAssembler:
             row = joint_row(kind, constraints.joint_link(link), self._pose(link))
             speed, most = v[constraints.ints[support.way_a]], constraints.joint_friction(i)
             found = friction_row(self.settings, self.h, self.soft.friction(i), most, speed)
-            self.problem.add_single(support, row, most > 0.0, found, self.links)
+            self.problem.add_single(support, (row, row), most > 0.0, found, self.links)
 
     def limits(self, q: ScalarArray, v: ScalarArray) -> None:
         """The rows of limits that are closer than their margin in some lane: either end has its own."""
@@ -44,9 +61,9 @@ class SoftRowAssembler:
             for sign, gap in limit_gaps(constraints.limit_record(i), q[at]):
                 on = gap < record[layout.MARGIN]
                 for _ in when(any_lane(on)):
-                    row = joint_row(kind, constraints.joint_link(link), self._pose(link))
+                    row = signed(joint_row(kind, constraints.joint_link(link), self._pose(link)), sign)
                     found = limit_row(self.settings, self.h, record, gap, sign * speed)
-                    self.problem.add_single(support, signed(row, sign), on, found, self.links)
+                    self.problem.add_single(support, (row, row), on, found, self.links)
 
     def contacts(self, contacts: ContactPoints) -> None:
         constraints = self.constraints

@@ -40,7 +40,7 @@ class SoftConstants:
         return self._frictions + i * layout.SOFT_JOINT
 
     def equality_place(self, i: Index) -> Index:
-        return self._equalities + i * layout.SOFT
+        return self._equalities + i * layout.SOFT_EQUALITY
 
     def shape(self, i: Index) -> Vec:
         return self._constants.at(self.shape_place(i)).get(0, layout.SOFT_SHAPE)
@@ -52,4 +52,4 @@ class SoftConstants:
         return self._constants.at(self.friction_place(i)).get(0, layout.SOFT_JOINT)
 
     def equality(self, i: Index) -> Vec:
-        return self._constants.at(self.equality_place(i)).get(0, layout.SOFT)
+        return self._constants.at(self.equality_place(i)).get(0, layout.SOFT_EQUALITY)

@@ -33,8 +33,6 @@ from .tree_factors import TreeFactors
 
 LINE_STEPS = 30  # most steps of the line search
 LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it; beyond, Newton's next step does better
-SOLVED = 1e-13  # the gradient is zero if the step that it leads to is less than this part of the first one
-ROUNDING = 1e-28  # a squared step less than this part of the kinetic energy of the free motion is rounding
 
 
 class NewtonSolution(NamedTuple):
@@ -85,13 +83,13 @@ class Newton:
         for _ in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations + 1)):
             # The Hessian is greater than diag(d), so that its norm of a step is less than this one of the gradient.
             bound = self._forces_and_gradient()
-            solved = ~(bound > SOLVED * SOLVED * first[0] + ROUNDING * energy[0])
+            solved = ~(bound > settings.solved * settings.solved * first[0] + settings.rounding * energy[0])
             going[0] = select(solved, 0.0, going[0])
             residual[0] = select(solved, 0.0, residual[0])
             for _ in when(any_lane(going[0] > 0.0)):
                 decrement, moving = self._direction(), going[0] > 0.0
                 first[0] = select(first[0] > 0.0, first[0], decrement)
-                last = ~(decrement > settings.tolerance * settings.tolerance * first[0] + ROUNDING * energy[0])
+                last = ~(decrement > settings.tolerance * settings.tolerance * first[0] + settings.rounding * energy[0])
                 residual[0] = select(moving, select(last, 0.0, sqrt(maximum(decrement / first[0], 0.0))), residual[0])
                 going[0] = select(last, 0.0, going[0])
                 self._advance(decrement, moving, going[0] > 0.0)

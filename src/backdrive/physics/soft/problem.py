@@ -44,10 +44,12 @@ class SoftProblem:
     def count(self) -> Index:
         return self.rows.count
 
-    def add_single(self, support: Support, row: Row, on: Mask, found: SingleRow, links: LinkMotions) -> None:
-        """A row that counts in the lanes `on`."""
+    def add_single(
+        self, support: Support, rows: tuple[Row, Row], on: Mask, found: SingleRow, links: LinkMotions
+    ) -> None:
+        """A row that counts in the lanes `on`; rows: as it acts on link a, and on link b."""
         r, law = self.count, found.law
-        self._add(support, [row], on, links)
+        self._add(support, rows[:1], on, links, rows[1:])
         self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
         self.mu[r], self.high[r] = law.low, law.high
 
@@ -69,19 +71,22 @@ class SoftProblem:
             self.reference[first + k] = select(on, found.reference[k], 0.0)
             self.D[first + k], self.mu[first + k] = select(on, law.D[k], 0.0), law.mu[k]
         self.contacts[0] = self.contacts[0] + 1
-        if not self.constraints.grounded:
-            for _ in when(support.branches()):
-                self.across[0] = 1
 
     def close_contacts(self) -> None:
         """All contacts are there."""
         self.rows.fill_columns(self.settings.block, self.constraints.grounded)
 
-    def _add(self, support: Support, rows: Sequence[Row], on: Mask, links: LinkMotions) -> None:
+    def _add(
+        self, support: Support, rows: Sequence[Row], on: Mask, links: LinkMotions, others: Sequence[Row] | None = None
+    ) -> None:
+        """others: the rows as they act on link b, if at other points."""
         first = self.count
-        masked = [Row(x.point, *([select(on, c, 0.0) for c in part] for part in (x.couple, x.force))) for x in rows]
-        self.rows.add_wrenches(first, support, masked, *links)
-        self.rows.add_constraint(first, support, len(masked))
+        parts = [None if some is None else [masked(row, on) for row in some] for some in (rows, others)]
+        assert parts[0] is not None
+        self.rows.add_wrenches(first, support, parts[0], *links, parts[1])
+        self.rows.add_constraint(first, support, len(rows))
+        for _ in when(support.branches()):
+            self.across[0] = 1
 
     # ---------------------------------------------------------------------------------------- forces
 
@@ -186,6 +191,11 @@ class SoftProblem:
                     for m in loop(root_count, start=k + 1):
                         for d in range(width):
                             add(a, roots[m] + d, left)
+
+
+def masked(row: Row, on: Mask) -> Row:
+    """The row in the lanes `on`, and none in others."""
+    return Row(row.point, *([select(on, x, 0.0) for x in part] for part in (row.couple, row.force)))
 
 
 def sum_products(x: Sequence[Scalar], y: Sequence[Scalar], plus: Scalar = 0.0) -> Scalar:

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...ir import Scalar, select
+from ...ir import Scalar, maximum, select, sqrt
 from ...schema import layout
+from ...schema.layout import EqualityKind
 from ..constraints.rows import Row, row_speed
 from ..geometry.solids import ContactPoint
+from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
 from ..solvers.active_set import INFINITE
 from ..tree.poses import Pose
 from .contacts import contact_frame
+from .drift import Drifting
 from .impedance import ContactMaterial, Softness, mixed, softness
 from .laws import ContactLaw, SingleLaw
 from .settings import SoftSettings
+
+LEAST_TRACE = 1e-12  # 4 w² of a relative quaternion is at least this: half turns have no smooth error
 
 
 class ContactSide(NamedTuple):
@@ -94,6 +99,64 @@ def friction_row(settings: SoftSettings, h: Scalar, record: Vec, most: Scalar, s
     soft = softness(settings, h, record, 0.0)
     D = soft.inverse_regularisation(record[layout.JOINT_WEIGHT])
     return SingleRow(soft.reference(0.0, speed), SingleLaw(D, -most, most))
+
+
+class EqualityRow(NamedTuple):
+    """The row of an equation as it acts on link a, and (with the opposite sign) on link b; its position error; that of
+    all equations of the same constraint together, which sets their impedance; and J̇ v."""
+
+    a: Row
+    b: Row
+    error: Scalar
+    size: Scalar
+    drift: Scalar
+
+    def speed(self, a: Pose, b: Pose, k: int = 0) -> Scalar:
+        """J v, for velocity k of the poses."""
+        return row_speed(self.a, a, k) - row_speed(self.b, b, k)
+
+
+def equality_row(kind: EqualityKind, record: Vec, soft: Vec, a: Drifting, b: Drifting) -> EqualityRow:
+    """One of the three equations of a connect (ALONG) or of the six of a weld (ALONG, ABOUT).
+
+    record: EQUALITY; soft: SOFT_EQUALITY. Two points stay together: the error is their distance along a world axis. The
+    rotation of a relative to b is the vector part of its unit quaternion, times the torque scale.
+    """
+    axis = record[layout.DIRECTION : layout.DIRECTION + 3]  # a unit vector
+    scale = soft[layout.TORQUE_SCALE]
+    at_a = sp.rotate(a.rotation, record[layout.POINT_A : layout.POINT_A + 3], a.origin)
+    at_b = sp.rotate(b.rotation, record[layout.POINT_B : layout.POINT_B + 3], b.origin)
+    apart = sp.sub(at_a, at_b)
+    to_a = sp.matmul(a.rotation, record[layout.RELATIVE : layout.RELATIVE + 9])
+    E = sp.matmul(sp.transpose(b.rotation), to_a)
+    w = 0.5 * sqrt(maximum(1.0 + E[0] + E[4] + E[8], LEAST_TRACE))
+    turned = sp.scale(0.25 / w, (E[7] - E[5], E[2] - E[6], E[3] - E[1]))
+    square = sp.dot(apart, apart) + soft[layout.WELDS] * (scale * scale * sp.dot(turned, turned))
+    size = sqrt(select(square > 0.0, square, 1.0))
+    size = select(square > 0.0, size, 0.0)
+    if kind == EqualityKind.ALONG:
+        drift = sp.dot(axis, sp.sub(a.point_acceleration(at_a), b.point_acceleration(at_b)))
+        return EqualityRow(Row(at_a, ZERO3, axis), Row(at_b, ZERO3, axis), sp.dot(axis, apart), size, drift)
+    # The rate of the vector part is (w u + u × turned) / 2, with u the relative angular velocity in the axes of b.
+    couple = sp.rotate(b.rotation, sp.scale(0.5 * scale, sp.cross(turned, axis, sp.scale(w, axis))))
+    relative = sp.sub(a.angular, b.angular)
+    u = sp.unrotate(b.rotation, relative)
+    relative_rate = sp.sub(sp.sub(a.angular_rate, b.angular_rate), sp.cross(b.angular, relative))
+    u_rate = sp.unrotate(b.rotation, relative_rate)
+    rate = sp.scale(0.5, sp.cross(u, turned, sp.scale(w, u)))
+    second = sp.cross(u_rate, turned, sp.cross(u, rate, sp.scale(w, u_rate)))
+    second = sp.sub(second, sp.scale(0.5 * sp.dot(u, turned), u))
+    row = Row(at_b, couple, ZERO3)
+    return EqualityRow(row, row, scale * sp.dot(axis, turned), size, 0.5 * scale * sp.dot(axis, second))
+
+
+def equality_law(
+    settings: SoftSettings, h: Scalar, soft: Vec, row: EqualityRow, weight: Scalar, speed: Scalar
+) -> SingleRow:
+    """weight: the inverse inertia of both links, 1/kg or 1/(kg m²)."""
+    found = softness(settings, h, soft, row.size)
+    law = SingleLaw(found.inverse_regularisation(weight), -INFINITE, INFINITE)
+    return SingleRow(found.reference(row.error, speed) - row.drift, law)
 
 
 def limit_gaps(record: Vec, q: Scalar) -> list[tuple[float, Scalar]]:

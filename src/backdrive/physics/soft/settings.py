@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -14,6 +14,8 @@ class SoftSettings:
     its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
     all contacts. power: of all impedances. reach: the greatest margin of a pair, relative to its smaller shape.
+    solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
+    it if the square of that step is less than this part of the kinetic energy of the free motion.
     """
 
     integrator: str
@@ -26,6 +28,12 @@ class SoftSettings:
     condim: int
     power: int
     reach: float
+    solved: float = 1e-13
+    rounding: float = 1e-28
+
+    def in_float32(self) -> SoftSettings:
+        """With tolerances that float32 can reach."""
+        return replace(self, tolerance=max(self.tolerance, 1e-4), solved=1e-5, rounding=1e-12)
 
     @property
     def block(self) -> int:
