@@ -106,7 +106,7 @@ def test_refuses_what_it_does_not_know():
         bd.Simulator(model, physics="soft")
     with pytest.raises(ValueError, match="setting of rigid physics"):
         bd.Simulator(model, physics="mujoco", solver=bd.InteriorPoint())
-    with pytest.raises(TypeError, match="step size"):
+    with pytest.raises(ValueError, match="dt must be a positive number of seconds, got None"):
         bd.Simulator(model)
     state = model.initial_state()
     for physics, name in (("mujoco", "restitution"), ("rigid", "solref")):
