@@ -19,6 +19,9 @@ CONES = ("pyramidal", "elliptic")
 class MuJoCo:
     """MuJoCo's physics: soft constraints, as ``Simulator(model, physics="mujoco")`` has them. None: as in the file.
 
+    Contact points are this engine's. For spheres and capsules on planes they are those of MuJoCo; elsewhere there may be
+    others, or more of them, so that a step in which, say, two capsules touch may differ from MuJoCo's.
+
     integrator: "euler", "rk4" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: ratio of frictional to
         normal impedance of elliptic cones. iterations: most steps of Newton's method.
     tolerance: Newton's method has converged when its step is less than this part of the first one. It then takes that
@@ -37,7 +40,7 @@ class MuJoCo:
         if options is None:
             raise ValueError(
                 "physics='mujoco' needs solref, solimp and the other parameters of a MJCF file: load the model with "
-                "load(...). Models of a Scene or of a URDF file have rigid physics"
+                "load(...). Models of a Scene have rigid physics"
             )
         integrator = options.integrator if self.integrator is None else self.integrator
         missing = list(options.unsupported)
