@@ -19,8 +19,8 @@ CONES = ("pyramidal", "elliptic")
 class MuJoCo:
     """MuJoCo's physics: soft constraints, as ``Simulator(model, physics="mujoco")`` has them. None: as in the file.
 
-    Contact points are this engine's. For spheres and capsules on planes they are those of MuJoCo; elsewhere there may be
-    others, or more of them, so that a step in which, say, two capsules touch may differ from MuJoCo's.
+    Contact points are this engine's. For spheres and capsules on planes they are those of MuJoCo; elsewhere there may
+    be others, or more of them, so that a step in which, say, two capsules touch may differ from MuJoCo's.
 
     integrator: "euler", "rk4" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: ratio of frictional to
         normal impedance of elliptic cones. iterations: most steps of Newton's method.
