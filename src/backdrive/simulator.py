@@ -144,6 +144,8 @@ class Simulator(nn.Module):
         self._make_program()
 
     def extra_repr(self) -> str:
+        if self._program.scheme.soft is not None:
+            return f"{self.model!r}, dt={self.dt:g}, physics={self.physics!r}, {self.dtype}"
         constrained = self._program.kernels.tables is not None or self.sparse
         solver = f"{self.solver!r}, " if constrained else ""
         return f"{self.model!r}, dt={self.dt:g}, {solver}{self.integrator!r}, {self.dtype}"

@@ -116,3 +116,16 @@ def test_refuses_what_it_does_not_know():
     path = bd.Simulator(model, physics="mujoco").rollout(state, steps=1)
     with pytest.raises(NotImplementedError, match="contact forces"):
         path.contacts  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "value", "words"),
+    [("solref", 0, -0.02, "both negative"), ("solref", 1, 0.0, "both negative"), ("limit_solref", 0, 0.0, "both"),
+     ("solimp", 1, 1.5, "below 1"), ("solimp", 2, -1.0, ">= 0"), ("margin", None, float("nan"), "'margin'")],
+)  # fmt: skip
+def test_refuses_impossible_parameters(name, at, value, words):
+    model = load("half_cheetah")
+    x = model.parameter(name).clone()
+    x[(-1,) if at is None else (-1, at)] = value
+    with pytest.raises(ValueError, match=words):
+        bd.Simulator(model, physics="mujoco").step(model.initial_state(), parameters={name: x})

@@ -148,10 +148,26 @@ def _clearly_positive(value: Tensor) -> bool:
     return bool(((xx > 0.0) & (minor > 0.0) & (determinant > 0.0)).all())
 
 
+def _solref(model: Model, info: ParameterInfo, value: Tensor) -> None:
+    first, second = value.unbind(-1)
+    fine = ((first > 0.0) & (second > 0.0)) | ((first < 0.0) & (second <= 0.0))
+    _require(model, info, value, fine, "must be a time constant and a damping ratio, both positive, or both negative")
+
+
+def _solimp(model: Model, info: ParameterInfo, value: Tensor) -> None:
+    least, most, _, middle = value.unbind(-1)
+    fine = (least < 1.0) & (most < 1.0) & (middle < 1.0)
+    _require(model, info, value, fine, "must have impedances and a midpoint below 1")
+
+
+_SOFT = ("", "limit_", "joint_friction_")  # what there is a solref and a solimp of
+
 _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
     "axis": _axis,
     "reference": _reference,
     "inertia": _inertia,
+    **{f"{prefix}solref": _solref for prefix in _SOFT},
+    **{f"{prefix}solimp": _solimp for prefix in _SOFT},
 }
 """Rules about several values together, besides the range of each."""
 
