@@ -7,8 +7,6 @@ points to those of poses and shapes.
 
 from __future__ import annotations
 
-import functools
-import operator
 from typing import TYPE_CHECKING
 
 from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, maximum, select, vjp, when
@@ -96,15 +94,7 @@ class _ContactSearch:
             else:
                 closing = maximum(narrow.closing_speed(point), 0.0)
             active.append(near & (in_reach(point.gap, margin, closing, h) | (swings & (point.gap < reach))))
-        for k, (point, on) in enumerate(zip(points, active, strict=True)):
-            contacts.records.put(slot + k, (*point.numbers, select(on, 1.0, 0.0)))
-        any_active = functools.reduce(operator.or_, active)
-        contacts.pair_active[slot] = select(any_active, 1.0, 0.0)
-        for _ in when(any_lane(any_active)):
-            contacts.add_pair(p, slot, narrow.group.pair.slots)
-            for k, on in enumerate(active):
-                for _ in when(any_lane(on)):
-                    contacts.add_point(slot + k, p)
+        contacts.put_pair(p, slot, points, active)
 
 
 def follow_contacts(constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int) -> ContactPoints:

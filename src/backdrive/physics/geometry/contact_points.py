@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
+import operator
 from copy import copy
 from typing import TYPE_CHECKING
 
-from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, carry, counters, loop, maximum, memory, when
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, carry, counters, loop, maximum, memory, select, when
 from ..math.spatial import Vec
 from .solids import ACTIVE, CONTACT_RECORD, GAP, ContactPoint
 
@@ -88,6 +90,18 @@ class ContactPoints:
         result.records, result._features = memory(constraints.nslot * CONTACT_RECORD), dict(self._features)
         result._own = set()
         return result
+
+    def put_pair(self, pair: Index, slot: Index, points: list[ContactPoint], active: list[Mask]) -> None:
+        """Put the points of a pair into its slots, from this one on, and list those that are active in some lane."""
+        for k, (point, on) in enumerate(zip(points, active, strict=True)):
+            self.records.put(slot + k, (*point.numbers, select(on, 1.0, 0.0)))
+        any_active = functools.reduce(operator.or_, active)
+        self.pair_active[slot] = select(any_active, 1.0, 0.0)
+        for _ in when(any_lane(any_active)):
+            self.add_pair(pair, slot, len(points))
+            for k, on in enumerate(active):
+                for _ in when(any_lane(on)):
+                    self.add_point(slot + k, pair)
 
     def add_pair(self, pair: Index, first_slot: Index, slots: int) -> None:
         """List a near pair, and its slots."""

@@ -6,9 +6,6 @@ This is where the contacts of MuJoCo's physics come from: `find_points` asks eve
 
 from __future__ import annotations
 
-import functools
-import operator
-
 from ...ir import Index, Mask, Scalar, absolute, any_lane, loop, select, sqrt, when
 from ...model.shapes import SHAPE_KINDS
 from ...schema import layout
@@ -58,15 +55,7 @@ def _add(contacts: ContactPoints, soft: SoftConstants, narrow: NarrowPhase, near
     margin = soft.shape(narrow.a)[layout.MARGIN] + soft.shape(narrow.b)[layout.MARGIN]
     points = narrow.points(features)
     active = [near & (point.gap < margin) for point in points]
-    for k, (point, on) in enumerate(zip(points, active, strict=True)):
-        contacts.records.put(slot + k, (*point.numbers, select(on, 1.0, 0.0)))
-    any_active = functools.reduce(operator.or_, active)
-    contacts.pair_active[slot] = select(any_active, 1.0, 0.0)
-    for _ in when(any_lane(any_active)):
-        contacts.add_pair(p, slot, narrow.group.pair.slots)
-        for k, on in enumerate(active):
-            for _ in when(any_lane(on)):
-                contacts.add_point(slot + k, p)
+    contacts.put_pair(p, slot, points, active)
 
 
 def follows_axis(constraints: Constraints, p: Index) -> Scalar:
