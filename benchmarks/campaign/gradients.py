@@ -4,7 +4,7 @@ For every motion there is a random direction d over all inputs, and a random cot
 before. The vector J d of derivatives of both states comes from differences of fourth order, the number c·J d from the
 adjoint. A difference is clean if it agrees with that of another size, and if the left side agrees with the right: what
 is on a switch of contacts, limits or motors has different derivatives on its sides, or a jump. Errors are relative to
-|J d|, since the entries of c are of the order of 1.
+|J d|, since the entries of c are of the order of 1; in float32 to the largest |J d| of all states on the way.
 
 A motion may also lie in a sliver between two switches, narrower than any difference: where constraints at rest oppose
 each other, they share what they cannot both have by their compliance, within 1e-10 m, before one of them gives way. Its
@@ -124,12 +124,28 @@ def judge(functional: Functional, sizes: tuple[float, ...] = SIZES) -> Judgement
             modes = motions.rollout(exact, x.detach()).status.modes
         clean &= (path.status.modes.to(torch.float64) == modes).all(0)[None]
     scale = slopes.norm(dim=2).clamp(min=LEAST)
+    if family.single:
+        scale = torch.maximum(scale, steepest(functional, exact))
     errors = (adjoint - (slopes * functional.cotangent).sum(2)).abs() / scale
     errors = torch.where(clean & errors.isfinite(), errors, torch.where(clean, torch.inf, torch.nan))
     error = errors.nan_to_num(nan=torch.inf, posinf=torch.inf).amin(0)
     touching = (path.status.contacts > 0).any(0) | (path.status.impacts > 0).any(0)
     tolerances = SINGLE if family.single else DOUBLE
     return Judgement(clean.any(0), error, between, touching, marks(family, path), tolerances.right)
+
+
+def steepest(functional: Functional, simulator: bd.Simulator) -> Tensor:
+    """The largest |J d| of all states of the motions, [B]: what one contact amplifies, and the next one takes back, has
+    been rounded in between."""
+    motions, size = functional.motions, SIZES[-2]
+    x = (
+        motions.vector()[:, None]
+        + size * torch.tensor([1.0, -1.0], dtype=torch.float64)[:, None] * functional.direction[:, None]
+    )
+    with torch.no_grad():
+        path = motions.repeated(2).rollout(simulator, x.flatten(0, 1))
+        states = torch.cat([path.q, path.v], 2).unflatten(1, (motions.count, 2))
+    return ((states[:, :, 0] - states[:, :, 1]) / (2.0 * size)).norm(dim=2).amax(0)
 
 
 def differences(

@@ -125,7 +125,9 @@ def _result(
     freedom = max(problem.count - size, 1)
     square = float(losses[best]) * problem.count
     noise = math.sqrt(square / freedom)
-    misfit = noise_known and math.isfinite(noise) and problem.count > size and significant(square, freedom)
+    finished = outcomes[best] is not Outcome.MAX_ITERATIONS  # otherwise residuals are large for another reason
+    known = noise_known and math.isfinite(noise) and problem.count > size
+    misfit = finished and known and significant(square, freedom)
     if misfit:
         warnings.warn(misfit_warning(noise), RuntimeWarning, stacklevel=3)
     return Fit(

@@ -197,10 +197,11 @@ def pass_substep(ctx: StepContext, impacts: Impacts, now: Substep, state: StateA
     again = impacts.weigh(outcome.contacts, outcome.problem, outcome.first_contact)
     flies = going & ~hitting & ~again
     motion = SubstepMotion(tree, integrator, StateArrays(start, before), v_next, pseudo)
+    at_once = impacts.hit[0] >= 0.0
     found, time, unknown = first_impact(motion, impacts, contacts, duration, flies & all_finite((v_next, nv)))
     impacts.give_up(unknown)
     again, flies = again | unknown, flies & ~unknown  # the substep is repeated without seeking impacts
-    late = (impacts.hit[0] >= 0.0) & (time <= 0.0) & (impacts.late[0] > 0.5)
+    late = at_once & (impacts.late[0] > 0.5)
     length = select(flies, select(found, time, impacts.left[0]), 0.0)
     part = select(hitting & going, 1.0, select(flies, length / select(flies, duration, 1.0), 0.0))
     moved = memory(tree.nq)

@@ -411,3 +411,14 @@ def test_the_quantile_of_chi_square(freedom):
         low, high = (low, middle) if significant(middle, freedom) else (middle, high)
     beyond = float(torch.special.gammaincc(torch.tensor(freedom / 2.0).double(), torch.tensor(high / 2.0).double()))
     assert beyond == pytest.approx(1e-3, rel=0.2 if freedom < 20 else 0.05)
+
+
+def test_a_fit_that_was_stopped_early_is_no_misfit():
+    """Its residuals are large because it did not come to its end."""
+    sim, model = worlds.simulator(worlds.chain), worlds.chain()
+    path = sim.rollout(model.initial_state(), steps=30)
+    seen = Observations(path.time, {body: path.position(body) for body in model.bodies}, noise=1e-6)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = fit(sim, seen, [Learn("mass", ["link2"], start=3.0)], optimizer=LevenbergMarquardt(max_iterations=1))
+    assert found.noise > 10.0 and not found.misfit

@@ -17,6 +17,7 @@ from ...ir import (
     Scalar,
     ScalarArray,
     absolute,
+    any_lane,
     carry,
     clip,
     counters,
@@ -25,14 +26,16 @@ from ...ir import (
     memory,
     minimum,
     select,
+    to_float,
     when,
     while_any,
 )
 from ..budget import looking
 from ..geometry.contact_points import ContactPoints
+from ..geometry.narrow_phase import near_pairs
 from ..integrators.base import Integrator, VelocityChange
 from ..state import StateArrays
-from ..tree.poses import link_poses
+from ..tree.poses import link_poses, pose_size
 from ..tree.tree import LinkSubset, Tree
 from .gaps import Look, WatchedGaps
 from .impact import Impacts
@@ -55,6 +58,10 @@ TIME_TOLERANCE = 1e-15
 
 # An impact within this part of the step size before the end of a step is left to the next step.
 END_TOLERANCE = 1e-10
+
+# A contact that hits at once has no time at which its gap closes if the correction of positions slows it down to less
+# than this part of its speed.
+LEAST_CLOSING_SPEED = 0.5
 
 # Stages of the search; see `ImpactSearch`.
 SEEK, CLOSE_IN, NOTHING, FOUND = 0.0, 1.0, 2.0, 3.0
@@ -142,8 +149,26 @@ class ImpactSearch:
             going, starts = self._look(gaps, some)
             impacts.budget.spend(self.part, going)
             self._continue(gaps, going, starts)
+        for _ in when(any_lane(at_once & flies)):
+            self._find_closing_time(at_once, some)
         found = at_once | ((stage[0] == FOUND) & (duration - t[0] > END_TOLERANCE * impacts.h))
-        return found & flies, select(at_once, 0.0, t[0]), stage[0] < NOTHING
+        return found & flies, t[0], stage[0] < NOTHING
+
+    def _find_closing_time(self, at_once: Mask, some: LinkSubset | None) -> None:
+        """Set t to the time at which the gap of a contact that hits at once closes: rounding and regularisation put it
+        a little before or after the start of the substep. It is the start itself where the contact is late."""
+        motion, impacts, t = self.motion, self.impacts, self.t
+        motion.advance(0.0, 0.0, self.q, self.velocity, some)
+        motion.to_rate(0.0, self.velocity)
+        poses = link_poses(motion.tree, self.q, self.velocity, indexed=True, some=some)
+        for narrow, at in near_pairs(motion.tree.constraints, self.contacts, poses, pose_size(1)):
+            points = narrow.points(self.contacts.features(narrow.group.number, narrow.p))
+            for k, point in enumerate(points):
+                hits, speed = at_once & (impacts.hit[0] == to_float(at + k)), narrow.closing_speed(point)
+                held = speed < LEAST_CLOSING_SPEED * impacts.hit_speed[0]
+                impacts.late[0] = select(hits & held, 1.0, impacts.late[0])
+                closing = point.gap / select(held, 1.0, speed)
+                t[0] = select(hits & (impacts.late[0] < 0.5), closing, t[0])
 
     def _goes_on(self) -> Mask:
         return (self.stage[0] < NOTHING) & self.impacts.budget.allows(self.part)
