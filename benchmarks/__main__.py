@@ -27,7 +27,8 @@ from . import report, scoreboard
 from .timing import Run
 
 SECTIONS = (
-    "smooth", "gradient", "contact", "batch", "impact", "pile", "envs", "control", "pendulum", "memory", "startup"
+    "smooth", "gradient", "contact", "batch", "impact", "pile", "envs", "control", "pendulum", "memory", "startup",
+    "derivatives",
 )  # fmt: skip
 SHORTER = 0.3  # of the time of a full run: the scoreboard's
 
