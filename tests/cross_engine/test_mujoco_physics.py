@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import LINKED, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import LINKED, MEDIUM, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -63,6 +63,14 @@ def test_frictions_and_impedances(condim, impratio, power, cone):
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_connect_and_weld(integrator):
     check(LINKED, bd.MuJoCo(integrator=integrator), seed=5)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_fluid_and_compensated_weight(integrator, seed):
+    check(MEDIUM, bd.MuJoCo(integrator=integrator), seed)
+    check("swimmer", bd.MuJoCo(integrator=integrator), seed, touching=False)
 
 
 def test_a_rollout_stays_with_mujoco():

@@ -46,6 +46,17 @@ LINKED = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size
 """Bodies that a weld and a connect hold together."""
 
 
+MEDIUM = """<mujoco><option timestep="0.005" density="40" viscosity="0.3" wind="0.5 -0.3 0.2"/><worldbody>
+ <geom type="plane" size="5 5 1"/>
+ <body pos="0 0 0.3"><freejoint/><geom type="box" size="0.1 0.2 0.05" contype="0" conaffinity="0"/>
+  <body pos="0.2 0 0" gravcomp="0.6"><joint name="j" axis="0 1 0" damping="0.1"/><geom type="capsule" size="0.05 0.1"/>
+   <body pos="0 0 0.2" euler="10 40 20"><geom type="ellipsoid" size="0.1 0.05 0.03" contype="0" conaffinity="0"/>
+  </body></body>
+  <body pos="-0.2 0 0" gravcomp="1"><joint type="ball"/><geom type="sphere" size="0.1" pos="-0.1 0.02 0"/></body></body>
+</worldbody><actuator><position joint="j" kp="1" kv="0.1"/></actuator></mujoco>"""
+"""Bodies in a fluid that flows past them, with parts of their weights compensated."""
+
+
 def source(name: str) -> str:
     """The path of one of Gymnasium's models; or the XML itself."""
     return name if name.startswith("<") else str(ASSETS / f"{name}.xml")

@@ -11,6 +11,7 @@ documentation.
 `newton`         the solver, with the sparse factors of `tree_factors`
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
 `integrate`      implicit damping
+`medium`         drag of a fluid, and compensation of weight
 `step`           the integrators, with their adjoint in `step_adjoint`; `rates`: Runge-Kutta methods on rotations
 `options`        what users may choose
 """

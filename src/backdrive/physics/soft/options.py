@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...schema import layout
 from .settings import SoftSettings
 
 if TYPE_CHECKING:
@@ -70,6 +71,7 @@ class MuJoCo:
             condim=options.condim,
             power=options.power,
             reach=options.reach,
+            medium=_medium_start(model) if options.medium else None,
         )
 
 
@@ -79,4 +81,15 @@ def choose(physics: str | MuJoCo, model: Model) -> SoftSettings | None:
         return physics.settings(model)
     if physics not in ("rigid", "mujoco"):
         raise ValueError(f"physics must be 'rigid', 'mujoco' or a MuJoCo(...), got {physics!r}")
-    return MuJoCo().settings(model) if physics == "mujoco" else None
+    if physics == "mujoco":
+        return MuJoCo().settings(model)
+    if model.soft is not None:
+        model.soft.refuse_rigid()
+    return None
+
+
+def _medium_start(model: Model) -> int:
+    """Where the MEDIUM floats start in the constants."""
+    soft = (model.nshape, model.nlimit, model.nfriction, model.nequality)
+    sizes = (model.nlink, model.nq, model.nu, *soft)
+    return int(layout.constants_size(*sizes) + layout.soft_size(model.nlink, *soft))
