@@ -10,7 +10,7 @@ import torch
 import backdrive as bd
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-INTEGRATORS = {"euler": "EULER", "rk4": "RK4", "implicitfast": "IMPLICITFAST"}
+INTEGRATORS = {"euler": "EULER", "rk4": "RK4", "implicit": "IMPLICIT", "implicitfast": "IMPLICITFAST"}
 
 
 def zoo(condim: int = 3, impratio: float = 1.0, power: int = 2) -> str:
@@ -55,6 +55,15 @@ MEDIUM = """<mujoco><option timestep="0.005" density="40" viscosity="0.3" wind="
   <body pos="-0.2 0 0" gravcomp="1"><joint type="ball"/><geom type="sphere" size="0.1" pos="-0.1 0.02 0"/></body></body>
 </worldbody><actuator><position joint="j" kp="1" kv="0.1"/></actuator></mujoco>"""
 """Bodies in a fluid that flows past them, with parts of their weights compensated."""
+
+
+SERVOS = """<mujoco><option timestep="0.01"/><worldbody>
+ <body pos="0 0 0.3"><joint name="i" axis="0 1 0" damping="0.1"/><geom type="capsule" size="0.05 0.1" pos="0.1 0 0"/>
+  <body pos="0.2 0 0"><joint name="j" axis="0 1 1"/><geom type="capsule" size="0.05 0.1"/></body></body></worldbody>
+<actuator><general joint="i" gear="-2" biastype="affine" biasprm="0.3 0 -3" forcelimited="true" forcerange="-0.5 0.5"/>
+ <general joint="j" biastype="affine" biasprm="0 -1 0.05"/><position joint="j" kp="2" kv="0.1" ctrlrange="-0.2 0.2"/>
+</actuator></mujoco>"""
+"""Servos that brake, with a limit of their force, and one that drives."""
 
 
 def source(name: str) -> str:

@@ -12,7 +12,7 @@ from .settings import SoftSettings
 if TYPE_CHECKING:
     from ...model import Model
 
-INTEGRATORS = ("euler", "rk4", "implicitfast")
+INTEGRATORS = ("euler", "rk4", "implicit", "implicitfast")
 CONES = ("pyramidal", "elliptic")
 
 
@@ -23,8 +23,8 @@ class MuJoCo:
     Contact points are this engine's. For spheres and capsules on planes they are those of MuJoCo; elsewhere there may
     be others, or more of them, so that a step in which, say, two capsules touch may differ from MuJoCo's.
 
-    integrator: "euler", "rk4" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: ratio of frictional to
-        normal impedance of elliptic cones. iterations: most steps of Newton's method.
+    integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic".
+    impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method.
     tolerance: Newton's method has converged when its step is less than this part of the first one. It then takes that
         step: results agree with those of MuJoCo's own solver at its tightest tolerance.
     """
