@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import LINKED, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -47,7 +47,7 @@ def test_step_without_contact(name):
 
 
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicitfast"])
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit", "implicitfast"])
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 2**31))
 def test_integrators_and_cones(integrator, cone, seed):
@@ -63,6 +63,22 @@ def test_frictions_and_impedances(condim, impratio, power, cone):
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_connect_and_weld(integrator):
     check(LINKED, bd.MuJoCo(integrator=integrator), seed=5)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit", "implicitfast"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_fluid_and_compensated_weight(integrator, seed):
+    check(MEDIUM, bd.MuJoCo(integrator=integrator), seed)
+    check("swimmer", bd.MuJoCo(integrator=integrator), seed, touching=False)
+
+
+@pytest.mark.parametrize("flag", ["eulerdamp", "actuation", "damper", "clampctrl", "gravity"])
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit", "implicitfast"])
+def test_servos_and_flags(integrator, flag):
+    check(SERVOS, bd.MuJoCo(integrator=integrator), seed=1, touching=False)
+    without = SERVOS.replace('"0.01"/>', f'"0.01"><flag {flag}="disable"/></option>', 1)
+    check(without, bd.MuJoCo(integrator=integrator), seed=2, touching=False)
 
 
 def test_a_rollout_stays_with_mujoco():

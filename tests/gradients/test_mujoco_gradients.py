@@ -4,7 +4,7 @@ contacts, with every integrator and both cones."""
 import numpy as np
 import pytest
 import torch
-from mujoco_worlds import LINKED, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -14,9 +14,11 @@ PARAMETERS = (
     "mass", "inertia", "com", "armature", "damping", "gravity", "friction", "solref", "solimp", "margin",
     "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp", "joint_friction",
     "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
+    "density", "viscosity", "wind", "gravcomp",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
+SLOW = pytest.param("implicit", marks=pytest.mark.slow)
 
 
 class Loss:
@@ -76,7 +78,7 @@ class Loss:
 
 
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
-@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicitfast"])
+@pytest.mark.parametrize("integrator", ["euler", "rk4", SLOW, "implicitfast"])
 def test_gradient_of_a_step(integrator, cone):
     for seed in range(3):
         Loss(zoo(), bd.MuJoCo(integrator=integrator, cone=cone), seed).check()
@@ -97,6 +99,19 @@ def test_gradient_of_gymnasiums_models(name):
 def test_gradient_with_connect_and_weld():
     for seed in range(3):
         Loss(LINKED, bd.MuJoCo(), seed).check()
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4", SLOW, "implicitfast"])
+@pytest.mark.parametrize("name", [MEDIUM, "swimmer"], ids=["medium", "swimmer"])
+def test_gradient_in_a_medium(name, integrator):
+    for seed in range(3):
+        Loss(name, bd.MuJoCo(integrator=integrator), seed).check()
+
+
+@pytest.mark.parametrize("integrator", ["euler", "implicit", "implicitfast"])
+def test_gradient_with_servos(integrator):
+    for seed in range(3):
+        Loss(SERVOS, bd.MuJoCo(integrator=integrator), seed).check()
 
 
 def test_gradient_of_ten_steps():

@@ -10,7 +10,7 @@ import torch
 import backdrive as bd
 
 ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-INTEGRATORS = {"euler": "EULER", "rk4": "RK4", "implicitfast": "IMPLICITFAST"}
+INTEGRATORS = {"euler": "EULER", "rk4": "RK4", "implicit": "IMPLICIT", "implicitfast": "IMPLICITFAST"}
 
 
 def zoo(condim: int = 3, impratio: float = 1.0, power: int = 2) -> str:
@@ -44,6 +44,26 @@ LINKED = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size
 <equality><weld body1="a" body2="b" torquescale="0.3" anchor="0.05 0.02 0.01" solref="0.03 0.9"/>
  <connect body1="c" body2="e" anchor="-0.3 0 0.1" solref="-900 -30"/></equality></mujoco>"""
 """Bodies that a weld and a connect hold together."""
+
+
+MEDIUM = """<mujoco><option timestep="0.005" density="40" viscosity="0.3" wind="0.5 -0.3 0.2"/><worldbody>
+ <geom type="plane" size="5 5 1"/>
+ <body pos="0 0 0.3"><freejoint/><geom type="box" size="0.1 0.2 0.05" contype="0" conaffinity="0"/>
+  <body pos="0.2 0 0" gravcomp="0.6"><joint name="j" axis="0 1 0" damping="0.1"/><geom type="capsule" size="0.05 0.1"/>
+   <body pos="0 0 0.2" euler="10 40 20"><geom type="ellipsoid" size="0.1 0.05 0.03" contype="0" conaffinity="0"/>
+  </body></body>
+  <body pos="-0.2 0 0" gravcomp="1"><joint type="ball"/><geom type="sphere" size="0.1" pos="-0.1 0.02 0"/></body></body>
+</worldbody><actuator><position joint="j" kp="1" kv="0.1"/></actuator></mujoco>"""
+"""Bodies in a fluid that flows past them, with parts of their weights compensated."""
+
+
+SERVOS = """<mujoco><option timestep="0.01"/><worldbody>
+ <body pos="0 0 0.3"><joint name="i" axis="0 1 0" damping="0.1"/><geom type="capsule" size="0.05 0.1" pos="0.1 0 0"/>
+  <body pos="0.2 0 0"><joint name="j" axis="0 1 1"/><geom type="capsule" size="0.05 0.1"/></body></body></worldbody>
+<actuator><general joint="i" gear="-2" biastype="affine" biasprm="0.3 0 -3" forcelimited="true" forcerange="-0.5 0.5"/>
+ <general joint="j" biastype="affine" biasprm="0 -1 0.05"/><position joint="j" kp="2" kv="0.1" ctrlrange="-0.2 0.2"/>
+</actuator></mujoco>"""
+"""Servos that brake, with a limit of their force, and one that drives."""
 
 
 def source(name: str) -> str:

@@ -197,7 +197,7 @@ def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
 
 SOFT_PARAMETERS = (
     "solref", "solimp", "margin", "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp",
-    "limit_margin", "joint_friction_solref", "joint_friction_solimp",
+    "limit_margin", "joint_friction_solref", "joint_friction_solimp", "density", "viscosity", "wind", "gravcomp",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -224,6 +224,18 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
     yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
     yield _entry("limit_margin", "rad | m", limited, [ParameterPiece(limits + layout.MARGIN)])
+    if model.soft is not None and model.soft.medium:
+        yield from _medium_parameters(model)
+
+
+def _medium_parameters(model: Model) -> Iterator[ParameterInfo]:
+    """The fluid around the bodies, and the parts of their weights that are compensated."""
+    start = len(model.constants) - layout.medium_size(model.nlink)
+    links = start + layout.MEDIUM + model.body_link * layout.MEDIUM_LINK
+    yield _entry("density", "kg/m^3", ("fluid",), [ParameterPiece(np.array([start + layout.DENSITY]))])
+    yield _entry("viscosity", "Pa s", ("fluid",), [ParameterPiece(np.array([start + layout.VISCOSITY]))])
+    yield _entry("wind", "m/s", tuple("xyz"), [ParameterPiece(start + layout.WIND + np.arange(3))])
+    yield _entry("gravcomp", "1", model.bodies, [ParameterPiece(links + layout.GRAVCOMP)])
 
 
 class ParameterPiece(NamedTuple):

@@ -120,6 +120,10 @@ RANGES: dict[str, Range] = {
     "limit_margin": NOT_NEGATIVE,
     "joint_friction_solref": FINITE,
     "joint_friction_solimp": NOT_NEGATIVE,
+    "density": NOT_NEGATIVE,
+    "viscosity": NOT_NEGATIVE,
+    "wind": FINITE,
+    "gravcomp": FINITE,
 }
 """By the name of the parameter. A shape declares that of its sizes: `Shape.size_range`."""
 PLANAR_INERTIA = POSITIVE

@@ -9,8 +9,9 @@ import mujoco
 import numpy as np
 
 from ..schema import layout
+from .rotations import from_quaternion
 from .soft import SoftOptions, SoftParts
-from .unsupported import disabled, geom_name
+from .unsupported import disabled, geom_name, only_soft
 
 if TYPE_CHECKING:
     from .links import Equality, LinkSpec
@@ -62,7 +63,29 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
         records.append(np.concatenate([*solver, [model.dof_invweight0[dof]]]))
     records += _equalities(model, len(sources.equalities))
     powers = [record[layout.SOLIMP + 4] for record in records[1:]]
+    if has_medium(model, sources.ignore):
+        records.append(_medium(model, sources))
     return SoftParts(_options(model, geoms, powers, sources), np.concatenate(records))
+
+
+def has_medium(model: mujoco.MjModel, ignore: Collection[str]) -> bool:
+    """Whether a fluid drags the bodies, or their weight is compensated."""
+    if disabled(model, "SPRING") and disabled(model, "DAMPER"):  # MuJoCo then leaves out all passive forces
+        return False
+    fluid = "fluid" not in ignore and (model.opt.density > 0.0 or model.opt.viscosity > 0.0)
+    return fluid or ("gravcomp" not in ignore and bool(np.any(model.body_gravcomp)))
+
+
+def _medium(model: mujoco.MjModel, sources: SoftSources) -> Array:
+    """The MEDIUM floats, and a MEDIUM_LINK record for every link."""
+    fluid, held = ("fluid" not in sources.ignore), ("gravcomp" not in sources.ignore)
+    medium = np.array([model.opt.density, model.opt.viscosity, *model.opt.wind]) * fluid
+    records = np.tile([*np.eye(3).ravel(), 0.0], (len(sources.links), 1))
+    for body, link in enumerate(sources.body_links):
+        if link >= 0:
+            axes = from_quaternion(model.body_iquat[body]).ravel()
+            records[link] = [*axes, model.body_gravcomp[body] * held]
+    return np.concatenate([medium, records.ravel()])
 
 
 def _shape(model: mujoco.MjModel, geom: int) -> Array:
@@ -99,6 +122,8 @@ def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float
         condim=max((int(model.geom_condim[geom]) for geom in geoms), default=1),
         power=max(1, round(powers[0])) if powers else 2,
         reach=float(1.001 * margin / min(sizes, default=1.0)),
+        medium=has_medium(model, sources.ignore),
+        own=tuple((kind, tuple(names)) for kind, names in only_soft(model, sources.ignore).items()),
         unsupported=(*_unsupported(model, geoms, sources, integrator), *_uneven(powers)),
     )
 
@@ -113,6 +138,9 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
         bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
         if bit is not None and model.opt.enableflags & int(bit):
             yield f"the flag {flag.lower()}"
+    if "fluid" not in sources.ignore and (model.opt.density > 0.0 or model.opt.viscosity > 0.0):
+        for geom in np.flatnonzero(model.geom_fluid[:, 0]).tolist():
+            yield f"fluidshape of {geom_name(model, geom)}"
     for geom in geoms:
         for field in ("geom_surfacevel", "geom_adhesion"):
             if hasattr(model, field) and np.any(getattr(model, field)[geom]):

@@ -16,7 +16,9 @@ class SoftOptions:
     to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
     all contacts. power: of all solimp. reach: the greatest margin of a pair, relative to the radius of its smaller
-    shape. unsupported: the elements of the file that rigid physics represents, and MuJoCo's here does not.
+    shape. medium: whether a fluid drags the links, or their weight is compensated. unsupported: the elements of the
+    file that rigid physics represents, and MuJoCo's here does not. own: those that it is the other way round with, by
+    their kind.
     """
 
     integrator: str = "euler"
@@ -28,7 +30,19 @@ class SoftOptions:
     condim: int = 3
     power: int = 2
     reach: float = 0.0
+    medium: bool = False
     unsupported: tuple[str, ...] = ()
+    own: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    def refuse_rigid(self) -> None:
+        """Raise if the file has elements that rigid physics does not represent."""
+        if self.own:
+            lines = "\n".join(f"  {kind}: {', '.join(names)}" for kind, names in self.own)
+            ignore = tuple(kind for kind, _ in self.own)
+            raise ValueError(
+                f"the file has elements that are not supported by rigid physics:\n{lines}\n"
+                f"With them: Simulator(..., physics='mujoco'). Without them: load(..., ignore={ignore!r})"
+            )
 
 
 class SoftParts(NamedTuple):

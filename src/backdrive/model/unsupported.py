@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import mujoco
 import numpy as np
@@ -209,14 +209,24 @@ _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
     "actuator": _actuator,
     "mocap": _mocap,
     "plugin": _plugin,
-    "fluid": _fluid,
-    "gravcomp": _gravcomp,
     "flex": _flex,
     "spring": _spring,
 }
 
-KINDS = (*_FINDERS, "inertia")
+_SOFT_FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
+    "fluid": _fluid,
+    "gravcomp": _gravcomp,
+}
+"""Elements that MuJoCo's physics represents, and rigid physics does not."""
+
+KINDS = (*_FINDERS, *_SOFT_FINDERS, "inertia")
 """Kinds of elements that ``load(ignore=...)`` accepts."""
+
+
+def only_soft(model: mujoco.MjModel, ignore: Collection[str]) -> dict[str, list[str]]:
+    """The elements of every kind that is not ignored which only MuJoCo's physics represents."""
+    found = {kind: list(find(model)) for kind, find in _SOFT_FINDERS.items() if kind not in ignore}
+    return {kind: names for kind, names in found.items() if names}
 
 
 def refuse_unsupported(

@@ -7,6 +7,7 @@
     | nequality records of EQUALITY floats
     | of a model that MuJoCo's physics can step: nlink records of SOFT_LINK floats, nshape of SOFT_SHAPE, nlimit and
       nfriction of SOFT_JOINT, nequality of SOFT_EQUALITY
+    | of one whose links a fluid drags, or whose weight is compensated: MEDIUM floats, nlink records of MEDIUM_LINK
 
 This module is the only place that knows these offsets. It has plain integers and no torch, so that the physics, which
 is traced and does not run on tensors, can import it.
@@ -181,6 +182,15 @@ LINEAR_WEIGHT = 0  # 1: 1/kg
 ANGULAR_WEIGHT = 1  # 1: 1/(kg m^2)
 SOFT_LINK = 2  # size of the record
 
+# The MEDIUM around the links, and a MEDIUM_LINK record.
+DENSITY = 0  # 1: kg/m^3
+VISCOSITY = 1  # 1: Pa s
+WIND = 2  # 3: m/s, velocity of the fluid in world axes
+MEDIUM = 5  # size of the first
+PRINCIPAL = 0  # 9: row major, from the principal axes of a link's inertia to the axes of its frame
+GRAVCOMP = 9  # 1: the part of its weight that is held up
+MEDIUM_LINK = 10  # size of the record
+
 INERTIA_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 """Row and column, in the 3 x 3 inertia matrix, of each of the six stored entries."""
 
@@ -233,8 +243,13 @@ def constants_size(
 
 
 def soft_size(nlink: Size, nshape: Size, nlimit: Size, nfriction: Size, nequality: Size) -> Size:
-    """Length of the last part of the constants, of a model that MuJoCo's physics can step."""
+    """Length of the parameters of soft constraints, of a model that MuJoCo's physics can step."""
     return nlink * SOFT_LINK + nshape * SOFT_SHAPE + (nlimit + nfriction) * SOFT_JOINT + nequality * SOFT_EQUALITY
+
+
+def medium_size(nlink: Size) -> Size:
+    """Length of the last part of the constants, of a model in a medium."""
+    return MEDIUM + nlink * MEDIUM_LINK
 
 
 def addresses(kinds: Iterable[int]) -> tuple[list[int], list[int], int, int]:

@@ -10,7 +10,8 @@ documentation.
 `assemble`       puts the rows of a state into its `problem`
 `newton`         the solver, with the sparse factors of `tree_factors`
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
-`integrate`      implicit damping
+`integrate`      implicit damping, with the `damping` of joints and motors; all else that is `implicit` in v
+`medium`         drag of a fluid, and compensation of weight
 `step`           the integrators, with their adjoint in `step_adjoint`; `rates`: Runge-Kutta methods on rotations
 `options`        what users may choose
 """

@@ -20,6 +20,7 @@ from .assemble import SoftRowAssembler
 from .constants import SoftConstants
 from .contacts import find_points
 from .drift import drifting_links
+from .medium import with_medium
 from .newton import Newton, NewtonSolution
 from .problem import SoftProblem
 from .settings import SoftSettings
@@ -75,7 +76,10 @@ def accelerate(
 
     known [nv]: w of the solution, if it was found before (`problem`).
     """
-    inputs = DynamicsInputs(state.q, state.v, state.v, *step_inputs, 0.0)
+    wrenches = step_inputs.wrenches
+    if settings.medium is not None:
+        wrenches = with_medium(tree, settings.medium, state, wrenches)
+    inputs = DynamicsInputs(state.q, state.v, state.v, step_inputs.controls, wrenches, 0.0)
     dynamics = forward_dynamics(tree, inputs)
     if tree.constraints is None:
         return Acceleration(inputs, dynamics, None)

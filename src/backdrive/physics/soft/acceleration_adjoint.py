@@ -7,23 +7,26 @@ the gradient with respect to anything else is that of -λ · F for fixed λ and 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, select, vjp, when
+from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, select, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..constraints.rows import row_speed
 from ..geometry.collision import contacts_adjoint
 from ..geometry.solids import CONTACT_POINT
 from ..math.arrays import accumulate, add_to, all_elements, copy, split, zero
-from ..math.spatial import Vec
+from ..math.spatial import SPATIAL, Vec
+from ..state import StateArrays
 from ..tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
 from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_size
 from ..tree.tree import Tree
 from .acceleration import Acceleration, SoftConstrained
 from .assemble import contact_side
 from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
+from .medium import medium_adjoint
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
 
@@ -37,7 +40,17 @@ def accelerate_adjoint(
     terms = None
     if now.constrained is not None:
         terms = SoftTerms(tree, settings, h, now.constrained, now.dynamics.vdot)
-    dynamics_adjoint(tree, now.inputs, now.dynamics, DynamicsSeeds(a_bar, cotangents.v), cotangents, terms)
+    seeds = DynamicsSeeds(a_bar, cotangents.v)
+    if settings.medium is None:
+        dynamics_adjoint(tree, now.inputs, now.dynamics, seeds, cotangents, terms)
+        return
+    wrenches_bar = workspace(tree.nlink * SPATIAL)
+    zero(tree.nlink * SPATIAL, wrenches_bar)
+    inside = replace(cotangents, wrenches=wrenches_bar)
+    dynamics_adjoint(tree, now.inputs, now.dynamics, seeds, inside, terms)
+    medium_adjoint(tree, settings.medium, StateArrays(now.inputs.q, now.inputs.v), wrenches_bar, cotangents)
+    if cotangents.wrenches is not None:
+        add_to(tree.nlink * SPATIAL, wrenches_bar, cotangents.wrenches)
 
 
 class Motions(NamedTuple):

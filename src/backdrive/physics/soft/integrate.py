@@ -1,34 +1,55 @@
 """From accelerations to the acceleration of a step with implicit damping: (M + h D) â = M a.
 
 D is the damping of the joints ("euler", unless the file disables eulerdamp), or that of joints and motors
-("implicitfast").
+("implicitfast"): a diagonal matrix, with which M keeps the sparsity of the tree. Others: `implicit`.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Protocol
 
 from ...ir import ScalarArray, loop, workspace
-from ...schema import layout
 from ..math.arrays import zero
 from ..math.spatial import SPATIAL, ZERO6
 from ..scheme import StepContext
 from ..tree.dynamics import Factors, TreeMotion, expand, factor, reduce
 from ..tree.dynamics_adjoint import Cotangents, VirtualPower, power_adjoint
-from ..tree.forces_adjoint import joint_inertia_adjoint
 from ..tree.kinematics import turn
 from .acceleration import Acceleration
+from .damping import armature_adjoint, coordinate_damping, coordinate_damping_adjoint
+from .implicit import implicit
 
 
-class Damped(NamedTuple):
+class Update(Protocol):
+    """The acceleration â [nv] of a step, and its adjoint."""
+
+    @property
+    def acceleration(self) -> ScalarArray: ...
+
+    def adjoint(self, a_bar: ScalarArray, cotangents: Cotangents, /) -> ScalarArray:
+        """From the cotangent of â [nv] to that of a [nv]; adds the others to `cotangents`."""
+
+
+def update(ctx: StepContext, now: Acceleration) -> Update | None:
+    """From the acceleration a of a state to that of a step from there; None if they are the same."""
+    return implicit(ctx, now) if ctx.soft.dense else damped(ctx, now)
+
+
+@dataclass(frozen=True)
+class Damped:
     """â [nv]; the factors of M + h D; â - a [nv], and the twists of the links that belong to it (over links)."""
 
+    ctx: StepContext
+    now: Acceleration
     acceleration: ScalarArray
     factors: Factors
     damping: ScalarArray
     change: ScalarArray
     twists: ScalarArray
+
+    def adjoint(self, a_bar: ScalarArray, cotangents: Cotangents) -> ScalarArray:
+        return damped_adjoint(self.ctx, self.now, self, a_bar, cotangents)
 
 
 def damped(ctx: StepContext, now: Acceleration) -> Damped | None:
@@ -47,22 +68,14 @@ def damped(ctx: StepContext, now: Acceleration) -> Damped | None:
     turn(tree, q, x, change, back=True)
     for k in loop(nv):
         result[k] = a[k] + change[k]
-    return Damped(result, factors, damping, change, twists)
+    return Damped(ctx, now, result, factors, damping, change, twists)
 
 
 def implicit_damping(ctx: StepContext, now: Acceleration) -> ScalarArray | None:
     """The diagonal of D, [nv]; None if no damping is implicit."""
-    tree = ctx.tree
-    if ctx.soft.integrator == "implicitfast":
-        return now.dynamics.damping
-    if not ctx.soft.eulerdamp:
+    if ctx.soft.integrator == "euler" and not ctx.soft.eulerdamp:
         return None
-    damping = workspace(tree.nv)
-    for i in tree.links():
-        b, own = tree.v_start(i), tree.link(i).damping
-        for k in loop(tree.dofs(i)):
-            damping[b + k] = own
-    return damping
+    return coordinate_damping(ctx.tree, now.inputs, ctx.soft.damps_motors)
 
 
 def damped_adjoint(
@@ -99,17 +112,9 @@ def _joint_adjoint(
     ctx: StepContext, now: Acceleration, result: Damped, virtual: ScalarArray, cotangents: Cotangents
 ) -> None:
     """The part of armature, damping and motors in -μ · (M (â - a) + h D â)."""
-    tree, h = ctx.tree, ctx.h
-    joint_inertia_adjoint(tree, replace(now.inputs, damping_time=0.0), virtual, result.change, cotangents)
-    constants = cotangents.constants
-    assert constants is not None
-    if ctx.soft.integrator == "implicitfast":  # all of h D â, and the armature of a, which is taken out again
-        joint_inertia_adjoint(tree, replace(now.inputs, damping_time=h), virtual, result.acceleration, cotangents)
-    for i in tree.links():
-        b, record = tree.v_start(i), constants.at(i * layout.LINK)
-        for k in loop(tree.dofs(i)):
-            power = virtual[b + k] * result.acceleration[b + k]
-            if ctx.soft.integrator == "implicitfast":
-                record[layout.ARMATURE] = record[layout.ARMATURE] + power
-            else:
-                record[layout.DAMPING] = record[layout.DAMPING] - h * power
+    tree, damping_bar = ctx.tree, workspace(ctx.tree.nv)
+    armature_adjoint(tree, virtual, result.change, cotangents)
+    assert cotangents.constants is not None
+    for k in loop(tree.nv):
+        damping_bar[k] = -(ctx.h * virtual[k] * result.acceleration[k])
+    coordinate_damping_adjoint(tree, now.inputs, ctx.soft.damps_motors, damping_bar, cotangents.constants)

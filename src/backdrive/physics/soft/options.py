@@ -6,12 +6,13 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from ...schema import layout
 from .settings import SoftSettings
 
 if TYPE_CHECKING:
     from ...model import Model
 
-INTEGRATORS = ("euler", "rk4", "implicitfast")
+INTEGRATORS = ("euler", "rk4", "implicit", "implicitfast")
 CONES = ("pyramidal", "elliptic")
 
 
@@ -22,8 +23,8 @@ class MuJoCo:
     Contact points are this engine's. For spheres and capsules on planes they are those of MuJoCo; elsewhere there may
     be others, or more of them, so that a step in which, say, two capsules touch may differ from MuJoCo's.
 
-    integrator: "euler", "rk4" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: ratio of frictional to
-        normal impedance of elliptic cones. iterations: most steps of Newton's method.
+    integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic".
+    impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method.
     tolerance: Newton's method has converged when its step is less than this part of the first one. It then takes that
         step: results agree with those of MuJoCo's own solver at its tightest tolerance.
     """
@@ -70,6 +71,7 @@ class MuJoCo:
             condim=options.condim,
             power=options.power,
             reach=options.reach,
+            medium=_medium_start(model) if options.medium else None,
         )
 
 
@@ -79,4 +81,15 @@ def choose(physics: str | MuJoCo, model: Model) -> SoftSettings | None:
         return physics.settings(model)
     if physics not in ("rigid", "mujoco"):
         raise ValueError(f"physics must be 'rigid', 'mujoco' or a MuJoCo(...), got {physics!r}")
-    return MuJoCo().settings(model) if physics == "mujoco" else None
+    if physics == "mujoco":
+        return MuJoCo().settings(model)
+    if model.soft is not None:
+        model.soft.refuse_rigid()
+    return None
+
+
+def _medium_start(model: Model) -> int:
+    """Where the MEDIUM floats start in the constants."""
+    soft = (model.nshape, model.nlimit, model.nfriction, model.nequality)
+    sizes = (model.nlink, model.nq, model.nu, *soft)
+    return int(layout.constants_size(*sizes) + layout.soft_size(model.nlink, *soft))

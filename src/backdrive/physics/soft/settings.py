@@ -9,11 +9,13 @@ from dataclasses import dataclass, replace
 class SoftSettings:
     """MuJoCo's physics.
 
-    integrator: "euler", "rk4", "implicitfast". elliptic: the friction cone; otherwise it is pyramidal. impratio: of
-    frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method has converged when
-    its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp: whether Euler treats
-    joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all impedances. reach: the greatest margin of a pair, relative to its smaller shape.
+    integrator: "euler", "rk4", "implicit", "implicitfast". elliptic: the friction cone; otherwise it is pyramidal.
+    impratio: of frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method
+    has converged when its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp:
+    whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
+    condim: the greatest of all contacts. power: of all impedances. reach: the greatest margin of a pair, relative
+    to its smaller shape.
+    medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
     it if the square of that step is less than this part of the kinetic energy of the free motion.
     """
@@ -28,12 +30,23 @@ class SoftSettings:
     condim: int
     power: int
     reach: float
+    medium: int | None = None
     solved: float = 1e-13
     rounding: float = 1e-28
 
     def in_float32(self) -> SoftSettings:
         """With tolerances that float32 can reach."""
         return replace(self, tolerance=max(self.tolerance, 1e-4), solved=1e-5, rounding=1e-12)
+
+    @property
+    def dense(self) -> bool:
+        """Whether what is implicit in the velocity is more than the damping of single coordinates."""
+        return self.integrator == "implicit" or (self.integrator == "implicitfast" and self.medium is not None)
+
+    @property
+    def damps_motors(self) -> bool:
+        """Whether the damping of motors is implicit; that of joints is, unless Euler's is explicit."""
+        return self.integrator in ("implicit", "implicitfast")
 
     @property
     def block(self) -> int:

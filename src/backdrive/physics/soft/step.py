@@ -1,6 +1,6 @@
 """One step of MuJoCo's physics, by the integrators that act on accelerations.
 
-euler, implicitfast   v⁺ = v + h â, q⁺ = q ⊕ h v⁺, with implicit damping in â (`integrate`)
+euler, implicit ...   v⁺ = v + h â, q⁺ = q ⊕ h v⁺, with implicit forces in â (`integrate`, `implicit`)
 rk4                   the Runge-Kutta method of order four, in which all forces are explicit; rotations: `rates`
 """
 
@@ -13,7 +13,7 @@ from ..scheme import StepContext
 from ..state import StateArrays, StepInputs
 from ..tree.tree import Tree
 from .acceleration import accelerate
-from .integrate import damped
+from .integrate import update
 from .rates import displacement_rates
 
 STAGES = 4  # of the Runge-Kutta method
@@ -28,7 +28,7 @@ def soft_step(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple
         move(tree, state.q, stages.mean_rate, h, state.q)
         return tuple(stages.status[k] for k in range(5))
     now = accelerate(tree, ctx.soft, h, state, inputs)
-    status, result = (now.dynamics.clipped, *now.status()), damped(ctx, now)
+    status, result = (now.dynamics.clipped, *now.status()), update(ctx, now)
     axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, state.v)
     move(tree, state.q, state.v, h, state.q)
     return status

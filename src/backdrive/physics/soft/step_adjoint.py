@@ -12,7 +12,7 @@ from ..state import StateArrays, StepInputs
 from ..tree.dynamics_adjoint import Cotangents
 from .acceleration import accelerate
 from .acceleration_adjoint import accelerate_adjoint
-from .integrate import damped, damped_adjoint
+from .integrate import update
 from .rates import displacement_rates_adjoint
 from .step import STAGES, RungeKuttaStages, stage_length, stage_weight
 
@@ -25,7 +25,7 @@ def soft_step_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, 
         return
     tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
     now = accelerate(tree, ctx.soft, h, state, inputs)
-    result = damped(ctx, now)
+    result = update(ctx, now)
     v_next, q_bar, v_bar, step_bar, a_bar = (workspace(n) for n in (nv, nq, nv, nv, nv))
     axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, v_next)
     move_adjoint(tree, state.q, v_next, h, cotangents.q, q_bar, step_bar)
@@ -34,7 +34,7 @@ def soft_step_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, 
         a_bar[k] = h * v_bar[k]
     inside = replace(cotangents, q=q_bar, v=v_bar)
     if result is not None:
-        a_bar = damped_adjoint(ctx, now, result, a_bar, inside)
+        a_bar = result.adjoint(a_bar, inside)
     accelerate_adjoint(tree, ctx.soft, h, now, a_bar, inside)
     copy(nq, q_bar, cotangents.q)
     copy(nv, v_bar, cotangents.v)
