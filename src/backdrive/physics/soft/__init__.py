@@ -11,6 +11,7 @@ documentation.
 `newton`         the solver, with the sparse factors of `tree_factors`
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
 `integrate`      implicit damping
-`step`           the integrators, with their adjoint in `step_adjoint`; `rates`: Runge-Kutta methods on rotations
+`step`           the integrators, with their derivatives in `step_adjoint` and `step_jacobian`; `rates`: Runge-Kutta
+                 methods on rotations
 `options`        what users may choose
 """

@@ -34,10 +34,15 @@ def accelerate_adjoint(
     tree: Tree, settings: SoftSettings, h: Scalar, now: Acceleration, a_bar: ScalarArray, cotangents: Cotangents
 ) -> None:
     """Add the vector-Jacobian product of `accelerate`; a_bar [nv]: the cotangent of a."""
-    terms = None
-    if now.constrained is not None:
-        terms = SoftTerms(tree, settings, h, now.constrained, now.dynamics.vdot)
+    terms = soft_terms(tree, settings, h, now)
     dynamics_adjoint(tree, now.inputs, now.dynamics, DynamicsSeeds(a_bar, cotangents.v), cotangents, terms)
+
+
+def soft_terms(tree: Tree, settings: SoftSettings, h: Scalar, now: Acceleration) -> SoftTerms | None:
+    """None without constraints."""
+    if now.constrained is None:
+        return None
+    return SoftTerms(tree, settings, h, now.constrained, now.dynamics.vdot)
 
 
 class Motions(NamedTuple):
@@ -57,19 +62,23 @@ class PoseCotangents(NamedTuple):
 
 
 class SoftTerms:
-    """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations."""
+    """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations.
+
+    The Hessian is factored here, once for all cotangents.
+    """
 
     def __init__(
         self, tree: Tree, settings: SoftSettings, h: Scalar, constrained: SoftConstrained, a: ScalarArray
     ) -> None:
         self.tree, self.settings, self.h, self.constrained, self.a = tree, settings, h, constrained, a
+        for _ in when(constrained.newton.problem.count > 0):
+            constrained.newton.factor()
 
     def take_up(self, reduced: ScalarArray) -> None:
         """From the inward half of a solve with M to that with H, in place."""
         newton = self.constrained.newton
         inverse = newton.problem.factors.inverse
         for _ in when(newton.problem.count > 0):
-            newton.factor()
             for k in loop(self.tree.nv):
                 newton.p[k] = reduced[k] / inverse[k]
             newton.solve_hessian(newton.p)
