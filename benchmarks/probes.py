@@ -37,6 +37,20 @@ def first_use(specialize: bool, name: str) -> dict[str, float]:
     return {"forward": middle - start, "adjoint": time.perf_counter() - middle}
 
 
+def first_use_of_mujoco(mjcf: str) -> dict[str, float]:
+    """As `first_use`, with MuJoCo's physics."""
+    import backdrive as bd
+
+    model = bd.load(mjcf)
+    state = model.initial_state(1)
+    state.v.requires_grad_()
+    start = time.perf_counter()
+    path = bd.Simulator(model, physics="mujoco").rollout(state, steps=1)
+    middle = time.perf_counter()
+    (path.last.q.sum() + path.last.v.sum()).backward()
+    return {"forward": middle - start, "adjoint": time.perf_counter() - middle}
+
+
 def memory(steps: int, every: int) -> dict[str, float]:
     """MB by which forward + backward of one Laikago, and a known buffer, raise the peak of memory.
 
@@ -65,6 +79,7 @@ def main(name: str, arguments: list[Any]) -> None:
     probes: dict[str, Callable[..., dict[str, float]]] = {
         "import_time": import_time,
         "first_use": first_use,
+        "first_use_of_mujoco": first_use_of_mujoco,
         "memory": memory,
     }
     print(json.dumps(probes[name](*arguments)))

@@ -58,6 +58,7 @@ TITLES = {
     "pendulum": "Links",
     "memory": "Memory",
     "startup": "Compilation and overhead",
+    "mujoco": "MuJoCo's physics",
     "control": "Planning",
     "envs": "Environments",
 }

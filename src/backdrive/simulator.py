@@ -285,8 +285,8 @@ class Simulator(nn.Module):
         call = Call(self._program, state, parameters)
         with torch.no_grad():
             u = call.controls(control)
-            euler = self.integrator.has_jacobian_kernel and not self.impacts and not self.sparse
-            euler = euler and self._program.scheme.soft is None and self.model.nv > 0 and plain_call()
+            euler = self._program.scheme.has_jacobian_kernel and not self.sparse
+            euler = euler and self.model.nv > 0 and plain_call()
             jacobians = euler_jacobians if euler else step_jacobians
             at = StepPoint(self._program, self._tangent, call.state, u, call.constants, call.parameters)
             found = None

@@ -17,6 +17,7 @@ import numpy as np
 
 from ..backends import Executable, Integer, Ints, Kernel, Number, Rows, Table
 from ..backends.llvm_cpu.ahead import ahead
+from ..backends.llvm_cpu.target import host
 from ..ir import Known, Masked
 from ..schema import layout
 from ..schema.signatures import SIGNATURES, Role
@@ -232,6 +233,12 @@ def has_restitution(model: Model) -> bool:
     return bool((model.constants[start :: layout.SHAPE][: model.nshape] > 0.0).any())
 
 
+def _soft_lanes(bits: int) -> int:
+    """Environments in a pack with soft constraints: half a register of 512 bits. Each has contacts and iterations of
+    its own, and waits for those of the others, so that wider packs are slower where they are not twice as fast."""
+    return max(1, min(host().lanes(bits), 256 // bits))
+
+
 class KernelKey(NamedTuple):
     """One kernel among those of a model.
 
@@ -295,7 +302,8 @@ class KernelStore:
             kernel = make_kernel(variant, Specialisation(self.model, varying, tables))
         else:
             kernel = rolled_kernel(replace(variant, homogeneous=Homogeneous.links_of(self.model, varying)))
-        return kernel.build(self.options.bits)
+        soft = scheme is not None and scheme.soft is not None and constraining is not None
+        return kernel.build(self.options.bits, _soft_lanes(self.options.bits) if soft else None)
 
     def mask(self, parameters: str) -> np.ndarray:
         """Which constants the parameters determine: bool [nconst]."""

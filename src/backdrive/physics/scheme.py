@@ -49,6 +49,13 @@ class Scheme:
         return self.splits_at_impacts or (self.soft is not None and self.soft.integrator == "rk4")
 
     @property
+    def has_jacobian_kernel(self) -> bool:
+        """Whether `step_jacobian` knows its steps: q⁺ = q ⊕ h v⁺."""
+        if self.soft is not None:
+            return self.soft.integrator != "rk4"
+        return self.integrator.has_jacobian_kernel and not self.splits_at_impacts
+
+    @property
     def tolerance(self) -> float:
         """The residual below which the solver has converged: m/s; of MuJoCo's physics, a part of the first step."""
         if self.soft is not None:

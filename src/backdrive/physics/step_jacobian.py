@@ -8,37 +8,26 @@ found once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-
-from ..ir import Index, ScalarArray, TimedArray, loop, memory, select, switch, to_float, when, workspace
+from ..ir import loop, memory, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import factor_correction
 from .constraints.slip_adjoint import free_motion_adjoint
-from .math.arrays import copy, zero
+from .jacobian_rows import JacobianRows, unit_vector, write_covector, write_row
+from .math.arrays import zero
 from .policy import ControlSource
 from .scheme import StepContext
+from .soft.step_jacobian import soft_jacobians
 from .state import StateArrays, StepInputs
 from .step import substep
 from .step_adjoint import constrained_dynamics, correction_adjoint, guard_adjoint
 from .tree.dynamics_adjoint import Cotangents, DynamicsSeeds, dynamics_adjoint
-from .tree.joints import JOINTS, JointModel
-from .tree.tree import Tree
-
-
-@dataclass(frozen=True)
-class JacobianRows:
-    """Rows of the caller. after, step: nv rows (`rows`) of 2 nv + nu numbers, for displacements of q, for v, and for
-    the controls: the derivatives of the elements of v⁺, and of h (v⁺ + p)."""
-
-    start: StateArrays
-    after: TimedArray
-    step: TimedArray
-    rows: Index
 
 
 def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> None:
     """Kernel: the Jacobians of a step of an integrator with q⁺ = q ⊕ h v⁺, without impacts."""
+    if ctx.scheme.soft is not None:
+        soft_jacobians(ctx, source, given)
+        return
     tree, h = ctx.tree, ctx.h
     nq, nv, nu = tree.nq, tree.nv, tree.nu
     state = StateArrays.local_copy(tree, given.start)
@@ -75,32 +64,4 @@ def jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows) -> N
         if constraints is not None:
             guard_adjoint(tree, dynamics, constraints, inputs, cotangents)
             free_motion_adjoint(constraints.slips, ctx.integrator, now.stages, h, v_bar, cotangents)
-        by_q = workspace(nv)
-        write_covector(tree, q, q_bar, by_q)
-        of_velocity, of_step = given.after.row(k), given.step.row(k)
-        copy(nv, by_q, of_velocity)
-        copy(nv, v_bar, of_velocity.at(nv))
-        copy(nu, u_bar, of_velocity.at(2 * nv))
-        for j in loop(nv):
-            of_step[j] = h * (by_q[j] if pushed is None else by_q[j] + pushed.at(k * nv)[j])
-            of_step[nv + j] = h * v_bar[j]
-        for j in loop(nu):
-            of_step[2 * nv + j] = h * u_bar[j]
-
-
-def write_covector(tree: Tree, q: ScalarArray, q_bar: ScalarArray, target: ScalarArray) -> None:
-    """target [nv] = the cotangent of displacements of q, from that of q [nq]."""
-
-    def one(joint: JointModel, i: Index) -> None:
-        a = tree.q_start(i)
-        target.at(tree.v_start(i)).put(0, joint.covector(q.at(a).get(0, joint.nq), q_bar.at(a).get(0, joint.nq)))
-
-    for i in tree.links():
-        switch(tree.kind(i), [partial(one, joint) for joint in JOINTS], i)
-
-
-def unit_vector(n: Index, k: Index) -> ScalarArray:
-    vector = workspace(n)
-    for j in loop(n):
-        vector[j] = select(to_float(k - j) == 0.0, 1.0, 0.0)
-    return vector
+        write_row(ctx, given, k, q, cotangents, None if pushed is None else pushed.at(k * nv))

@@ -12,6 +12,7 @@ documentation.
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
 `integrate`      implicit damping, with the `damping` of joints and motors; all else that is `implicit` in v
 `medium`         drag of a fluid, and compensation of weight
-`step`           the integrators, with their adjoint in `step_adjoint`; `rates`: Runge-Kutta methods on rotations
+`step`           the integrators, with their derivatives in `step_adjoint` and `step_jacobian`; `rates`: Runge-Kutta
+                 methods on rotations
 `options`        what users may choose
 """

@@ -37,9 +37,14 @@ def accelerate_adjoint(
     tree: Tree, settings: SoftSettings, h: Scalar, now: Acceleration, a_bar: ScalarArray, cotangents: Cotangents
 ) -> None:
     """Add the vector-Jacobian product of `accelerate`; a_bar [nv]: the cotangent of a."""
-    terms = None
-    if now.constrained is not None:
-        terms = SoftTerms(tree, settings, h, now.constrained, now.dynamics.vdot)
+    accelerated_adjoint(tree, settings, now, soft_terms(tree, settings, h, now), a_bar, cotangents)
+
+
+def accelerated_adjoint(
+    tree: Tree, settings: SoftSettings, now: Acceleration, terms: SoftTerms | None, a_bar: ScalarArray,
+    cotangents: Cotangents,
+) -> None:  # fmt: skip
+    """As `accelerate_adjoint`, with the terms of the constraints, which are the same for all a_bar."""
     seeds = DynamicsSeeds(a_bar, cotangents.v)
     if settings.medium is None:
         dynamics_adjoint(tree, now.inputs, now.dynamics, seeds, cotangents, terms)
@@ -51,6 +56,13 @@ def accelerate_adjoint(
     medium_adjoint(tree, settings.medium, StateArrays(now.inputs.q, now.inputs.v), wrenches_bar, cotangents)
     if cotangents.wrenches is not None:
         add_to(tree.nlink * SPATIAL, wrenches_bar, cotangents.wrenches)
+
+
+def soft_terms(tree: Tree, settings: SoftSettings, h: Scalar, now: Acceleration) -> SoftTerms | None:
+    """None without constraints."""
+    if now.constrained is None:
+        return None
+    return SoftTerms(tree, settings, h, now.constrained, now.dynamics.vdot)
 
 
 class Motions(NamedTuple):
@@ -70,19 +82,23 @@ class PoseCotangents(NamedTuple):
 
 
 class SoftTerms:
-    """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations."""
+    """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations.
+
+    The Hessian is factored here, once for all cotangents.
+    """
 
     def __init__(
         self, tree: Tree, settings: SoftSettings, h: Scalar, constrained: SoftConstrained, a: ScalarArray
     ) -> None:
         self.tree, self.settings, self.h, self.constrained, self.a = tree, settings, h, constrained, a
+        for _ in when(constrained.newton.problem.count > 0):
+            constrained.newton.factor()
 
     def take_up(self, reduced: ScalarArray) -> None:
         """From the inward half of a solve with M to that with H, in place."""
         newton = self.constrained.newton
         inverse = newton.problem.factors.inverse
         for _ in when(newton.problem.count > 0):
-            newton.factor()
             for k in loop(self.tree.nv):
                 newton.p[k] = reduced[k] / inverse[k]
             newton.solve_hessian(newton.p)
