@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 import backdrive as bd
-from backdrive.envs import TASKS, VectorEnv, find
+from backdrive.envs import TASKS, TWINS, VectorEnv, find
 from backdrive.envs.task import never
 
 STEPS, SEEDS = 20, 16
@@ -22,12 +22,17 @@ OFFSETS = torch.tensor([0.0, *(k * eps for eps in (LONG, SHORT) for k in (1.0, -
 WEIGHTS = torch.zeros(2, len(OFFSETS), dtype=torch.float64)  # of the differences with either step
 for row, first, eps in ((0, 1, LONG), (1, 5, SHORT)):
     WEIGHTS[row, first : first + 4] = torch.tensor([8.0, -8.0, -1.0, 1.0]) / (12.0 * eps)
+LEAN = {
+    "MuJoCoAnt": {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0},
+    "MuJoCoHumanoid": {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0},
+    "MuJoCoHumanoidStandup": {"include_cfrc_ext_in_observation": False, "impact_cost_weight": 0.0},
+}
 FLOOR = 0.05  # of a derivative: returns are of size 10, so that differences are right to a few 1e-9
 
 
 def vector_env(name: str) -> VectorEnv:
     """Of which no episode ends: for a gradient, all that counts is that all environments see the same steps."""
-    return VectorEnv(replace(find(name), ends=never), num_envs=SEEDS * len(OFFSETS))
+    return VectorEnv(replace(find(name, LEAN.get(name)), ends=never), num_envs=SEEDS * len(OFFSETS))
 
 
 def returns(env: VectorEnv, start: bd.State, act: Callable[[int, Tensor], Tensor]) -> tuple[Tensor, Tensor]:
@@ -54,18 +59,23 @@ def moved(x: Tensor, random: torch.Generator) -> tuple[Tensor, Tensor]:
     return (x.unsqueeze(1) + steps * way.unsqueeze(1)).requires_grad_(), way
 
 
-def compare(total: Tensor, alike: Tensor, x: Tensor, way: Tensor) -> None:
+def compare(total: Tensor, alike: Tensor, x: Tensor, way: Tensor, soft: bool = False) -> None:
+    """soft: forces of MuJoCo's physics are continuous where modes change, and only a difference across such a change is
+    off, by as much as the gradient changes there."""
     (gradient,) = torch.autograd.grad(total[:, 0].sum(), x)
     exact = (gradient[:, 0] * way).flatten(1).sum(1)
     found = WEIGHTS @ total.detach().T  # [2, SEEDS]
     error = ((exact - found).abs() / found.abs().clamp(min=FLOOR)).amin(0)
+    if soft:
+        assert error.max() <= 1e-5
+        alike = error < error.max()
     assert alike.sum() >= 3, f"{int(alike.sum())} of {SEEDS} without a switch"
     assert exact[alike].abs().max() > 0.1
     assert error[alike].max() <= 1e-6, (exact[alike], found[:, alike])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, *TWINS])
 def test_with_respect_to_actions(name):
     env, random = vector_env(name), torch.Generator().manual_seed(0)
     env.reset(seed=0)
@@ -73,10 +83,10 @@ def test_with_respect_to_actions(name):
     shape = SEEDS, STEPS, env.single_action_space.shape[0]
     actions, way = moved(0.2 * (2.0 * torch.rand(shape, generator=random, dtype=torch.float64) - 1.0), random)
     total, alike = returns(env, start, lambda step, _: actions[:, :, step].flatten(0, 1))
-    compare(total, alike, actions, way)
+    compare(total, alike, actions, way, soft=name in TWINS)
 
 
-@pytest.mark.parametrize("name", TASKS)
+@pytest.mark.parametrize("name", [*TASKS, "MuJoCoHopper", "MuJoCoInvertedDoublePendulum"])
 def test_with_respect_to_the_weights_of_a_policy(name):
     env, random = vector_env(name), torch.Generator().manual_seed(1)
     env.reset(seed=1)
@@ -88,7 +98,7 @@ def test_with_respect_to_the_weights_of_a_policy(name):
         return torch.tanh(weights.flatten(0, 1) @ observation.unsqueeze(-1)).squeeze(-1)
 
     total, alike = returns(env, start, act)
-    compare(total, alike, weights, way)
+    compare(total, alike, weights, way, soft=name in TWINS)
 
 
 def test_reach_back_to_the_start_and_stop_where_they_are_cut():

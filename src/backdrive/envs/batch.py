@@ -13,7 +13,7 @@ from torch import Tensor
 from ..model import State, checks
 from ..simulator import Simulator, Solver
 from ..trajectory import Trajectory
-from .task import Random, Task
+from .task import Random, Snapshot, Task
 
 NUMPY: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.float32}
 
@@ -41,38 +41,44 @@ class Batch:
         if solver is not None:
             settings["solver"] = solver
         self.simulator = Simulator(task.model, task.dt, dtype=dtype, threads=threads, **settings)
-        self.state: State | None = None
+        self.sensors = None if task.sensors is None else task.sensors(self.simulator)
+        self.state: State | Snapshot | None = None
         self._low, self._high = (torch.as_tensor(x, dtype=dtype) for x in (task.action_low, task.action_high))
 
     def spaces(self) -> tuple[spaces.Box, spaces.Box]:
         """The observation and the action space of one environment."""
         task = self.task
-        size = task.observe(task.model.initial_state(1).to(self.dtype)).shape[-1]
+        size = task.observe(self._seen(task.model.initial_state(1).to(self.dtype))).shape[-1]
         actions = spaces.Box(task.action_low.astype(np.float32), task.action_high.astype(np.float32), dtype=np.float32)
         return spaces.Box(-np.inf, np.inf, (size,), dtype=NUMPY[self.dtype]), actions
 
-    def started(self, random: Random, count: int) -> State:
+    def started(self, random: Random, count: int) -> State | Snapshot:
         """Random initial states, [count, n]."""
-        return self.task.start(random, count).to(self.dtype)
+        return self._seen(self.task.start(random, count).to(self.dtype))
+
+    def _seen(self, start: State) -> State | Snapshot:
+        """A state at which episodes start, with what the sensors see there."""
+        return start if self.sensors is None else Snapshot(*start, self.sensors.at_start(start))
 
     def start(self, random: Random, given: State | None) -> None:
         """Reset all environments, to random initial states or to a given state."""
         model = self.task.model
         if given is None:
-            given = self.started(random, self.count)
-        elif not isinstance(given, State):
+            self.state = self.started(random, self.count)
+            return
+        if not isinstance(given, State):
             raise TypeError(f"options['state'] must be a backdrive State(q, v), got {type(given).__name__}")
         shapes = (self.count, model.nq), (self.count, model.nv)
         if (tuple(given.q.shape), tuple(given.v.shape)) != shapes:
             sizes = f"{list(given.q.shape)} and {list(given.v.shape)} for {self.count} environments"
             raise ValueError(f"options['state'] must have q of {model.nq} and v of {model.nv} numbers, got {sizes}")
-        self.state = given.to(self.dtype).clone()
+        self.state = self._seen(given.to(self.dtype).clone())
 
     def observation(self) -> Tensor:
         """The observation of the current state, [B, n]."""
         return self.task.observe(self.where())
 
-    def where(self) -> State:
+    def where(self) -> State | Snapshot:
         if self.state is None:
             raise RuntimeError("call reset before anything else")
         return self.state
@@ -87,9 +93,10 @@ class Batch:
         controls = control.expand(task.frame_skip, *control.shape)
         begin = State(before.q.view_as(before.q), before.v.view_as(before.v))
         path = self.simulator.rollout(begin, controls)
-        after, finite = path.last, torch.isfinite(path.last.v).all(-1, keepdim=True)
+        finite = torch.isfinite(path.last.v).all(-1, keepdim=True)
+        after = path.last if self.sensors is None else Snapshot(*path.last, self.sensors.after(path))
         if not finite.all():
-            after = State(*(torch.where(finite, x, y) for x, y in zip(after, before, strict=True)))
+            after = type(before)(*(torch.where(finite, x, y) for x, y in zip(after, before, strict=True)))
             for x in (*begin, controls):
                 if x.requires_grad:  # Backward would compute 0 × NaN for these rows.
                     x.register_hook(lambda bar: torch.where(finite, bar, 0.0))
@@ -119,6 +126,6 @@ def checked_dtype(dtype: torch.dtype | str) -> torch.dtype:
     return names[dtype] if isinstance(dtype, str) else dtype
 
 
-def put(state: State, rows: Tensor, new: State) -> State:
+def put(state: State | Snapshot, rows: Tensor, new: State | Snapshot) -> State | Snapshot:
     """The state with some rows (indices [k]) replaced; no gradient flows through the replaced rows."""
-    return State(*(x.index_put((rows,), y) for x, y in zip(state, new, strict=True)))
+    return type(state)(*(x.index_put((rows,), y) for x, y in zip(state, new, strict=True)))

@@ -55,8 +55,8 @@ class Env(gymnasium.Env):
     @property
     def state(self) -> State:
         """The current q [nq] and v [nv]."""
-        q, v = self.batch.where()
-        return State(q[0], v[0])
+        now = self.batch.where()
+        return State(now.q[0], now.v[0])
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -107,7 +107,8 @@ class Env(gymnasium.Env):
             return None
         if self._picture is None:
             self._picture = Picture(self.batch.simulator, self.task, *self._size)
-        image = self._picture.of(self.batch.where().detach(), 0)
+        now = self.batch.where().detach()
+        image = self._picture.of(State(now.q, now.v), 0)
         if self.render_mode == "rgb_array":
             return image
         if self._window is None:

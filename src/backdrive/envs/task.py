@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..model import Model, State, checks
+
+if TYPE_CHECKING:
+    from ..simulator import Simulator
+    from ..trajectory import Trajectory
 
 Random = np.random.Generator
 
@@ -20,9 +24,35 @@ def unchanged(action: Tensor) -> Tensor:
     return action
 
 
-def never(state: State) -> Tensor:
+def never(state: State | Snapshot) -> Tensor:
     """The rule that never terminates an episode: False, bool [B]."""
     return torch.zeros(state.batch_shape, dtype=torch.bool)
+
+
+class Snapshot(NamedTuple):
+    """A state, as the functions of a task with `sensors` get it. data: what these saw in the step before, [B, k]."""
+
+    q: Tensor
+    v: Tensor
+    data: Tensor
+
+    @property
+    def batch_shape(self) -> torch.Size:
+        return self.q.shape[:-1]
+
+    def detach(self) -> Snapshot:
+        """The same tensors, cut from the autograd graph."""
+        return Snapshot(*(x.detach() for x in self))
+
+
+class Sensors(Protocol):
+    """Quantities of a step that are no functions of the state after it, or that observation and reward share."""
+
+    def at_start(self, state: State) -> Tensor:
+        """At the start of an episode, [B, k]."""
+
+    def after(self, path: Trajectory) -> Tensor:
+        """After a step of the environment with this motion, [B, k]."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +71,8 @@ class Task:
     action_size: number of elements of an action; None: the number of motors.
     control: actions [B, action_size] -> the model's controls [B, nu].
     settings: arguments of the `Simulator`, such as its solver.
+    sensors: simulator -> `Sensors`. All functions above then get a `Snapshot`, which has q, v and the data of the
+        sensors, in place of a state (but `start` returns a State).
     limits: the part of the plane that a picture of a planar model shows, (left, right, bottom, top) in m.
     camera: for a spatial model, the position of the camera relative to the first body, m.
 
@@ -52,14 +84,15 @@ class Task:
     dt: float
     frame_skip: int = 1
     start: Callable[[Random, int], State]
-    observe: Callable[[State], Tensor]
-    reward: Callable[[State, Tensor, State], Mapping[str, Tensor]]
-    ends: Callable[[State], Tensor] = never
+    observe: Callable[[Any], Tensor]
+    reward: Callable[[Any, Tensor, Any], Mapping[str, Tensor]]
+    ends: Callable[[Any], Tensor] = never
     action_low: Any = -1.0
     action_high: Any = 1.0
     action_size: int | None = None
     control: Callable[[Tensor], Tensor] = unchanged
     settings: Mapping[str, Any] = field(default_factory=dict)
+    sensors: Callable[[Simulator], Sensors] | None = None
     limits: tuple[float, float, float, float] | str = "auto"
     camera: tuple[float, float, float] = (0.0, -3.0, 1.0)
 

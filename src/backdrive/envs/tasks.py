@@ -30,13 +30,30 @@ TASKS = {
 }
 
 
+TWINS = {
+    "MuJoCoHopper": Entry("mujoco.runners:hopper", 1000),
+    "MuJoCoWalker2d": Entry("mujoco.runners:walker2d", 1000),
+    "MuJoCoHalfCheetah": Entry("mujoco.runners:half_cheetah", 1000),
+    "MuJoCoAnt": Entry("mujoco.runners:ant", 1000),
+    "MuJoCoHumanoid": Entry("mujoco.humanoids:humanoid", 1000),
+    "MuJoCoHumanoidStandup": Entry("mujoco.humanoids:humanoid_standup", 1000),
+    "MuJoCoPusher": Entry("mujoco.arms:pusher", 100),
+    "MuJoCoReacher": Entry("mujoco.arms:reacher", 50),
+    "MuJoCoInvertedPendulum": Entry("mujoco.pendulums:inverted_pendulum", 1000),
+    "MuJoCoInvertedDoublePendulum": Entry("mujoco.pendulums:inverted_double_pendulum", 1000),
+}
+"""Twins of Gymnasium's environments of the same name without "MuJoCo", with its version number."""
+TWIN_VERSION = 5
+
+
 def find(task: Task | str, options: Mapping[str, Any] | None = None) -> Task:
     """The task with this name, made with the options; or the given task itself, which takes no options."""
     if not isinstance(task, str):
         if options:
             raise TypeError(f"a Task takes no options, got {', '.join(options)}")
         return task
-    if task not in TASKS:
-        raise ValueError(checks.unknown("task", task, TASKS))
-    module, function = TASKS[task].maker.split(":")
+    known = {**TASKS, **TWINS}
+    if task not in known:
+        raise ValueError(checks.unknown("task", task, known))
+    module, function = known[task].maker.split(":")
     return getattr(importlib.import_module(f".{module}", __package__), function)(**(options or {}))

@@ -69,7 +69,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     @property
     def state(self) -> State:
         """The current q [num_envs, nq] and v [num_envs, nv]."""
-        return self.batch.where()
+        now = self.batch.where()
+        return State(now.q, now.v)
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -123,7 +124,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         anew = ended.nonzero()[:, 0]
         if len(anew):  # Before the step, so that no step begins at a terminal state.
             self._start_anew(anew)
-            start = State(*(x[anew] for x in batch.where()))
+            start = type(batch.where())(*(x[anew] for x in batch.where()))
         out = batch.step(action)
         observation, reward, terms, terminated = out.observation, out.reward, out.terms, out.terminated
         self._steps = self._steps + 1
@@ -155,7 +156,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             return None
         if self._picture is None:
             self._picture = Picture(self.batch.simulator, self.task, *self._size)
-        state = self.batch.where().detach()
+        state = self.state.detach()
         return tuple(self._picture.of(state, i) for i in range(self.num_envs))
 
     def close_extras(self, **kwargs: Any) -> None:

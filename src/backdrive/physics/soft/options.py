@@ -27,6 +27,9 @@ class MuJoCo:
     impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method.
     tolerance: Newton's method has converged when its step is less than this part of the first one. It then takes that
         step: results agree with those of MuJoCo's own solver at its tightest tolerance.
+    last_stage: True: a step of "rk4" ends at the state of its last stage, where ``mj_step`` evaluates, and leaves, what
+        `mjData` has besides the state: positions of bodies, contacts, forces. (Those of other integrators are of the
+        state before the step.)
     """
 
     integrator: str | None = None
@@ -34,6 +37,7 @@ class MuJoCo:
     impratio: float | None = None
     iterations: int | None = None
     tolerance: float = 1e-8
+    last_stage: bool = False
 
     def settings(self, model: Model) -> SoftSettings:
         """For a model; raises where it has no parameters of soft constraints, or elements that are not supported."""
@@ -60,6 +64,8 @@ class MuJoCo:
             raise ValueError(f"iterations must be an integer >= 1, got {iterations!r}")
         if not 0.0 < self.tolerance < 1.0:
             raise ValueError(f"tolerance must be between 0 and 1, got {self.tolerance!r}")
+        if self.last_stage and integrator != "rk4":
+            raise ValueError(f"last_stage=True is for the integrator 'rk4', got {integrator!r}")
         return SoftSettings(
             integrator=integrator,
             elliptic=cone == "elliptic",
@@ -72,6 +78,7 @@ class MuJoCo:
             power=options.power,
             reach=options.reach,
             medium=_medium_start(model) if options.medium else None,
+            last_stage=self.last_stage,
         )
 
 

@@ -16,6 +16,7 @@ class SoftSettings:
     condim: the greatest of all contacts. power: of all impedances. reach: the greatest margin of a pair, relative
     to its smaller shape.
     medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
+    last_stage: steps of "rk4" end at their last stage.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
     it if the square of that step is less than this part of the kinetic energy of the free motion.
     """
@@ -31,6 +32,7 @@ class SoftSettings:
     power: int
     reach: float
     medium: int | None = None
+    last_stage: bool = False
     solved: float = 1e-13
     rounding: float = 1e-28
 

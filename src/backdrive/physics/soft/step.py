@@ -24,8 +24,13 @@ def soft_step(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple
     tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
     if ctx.soft.integrator == "rk4":
         stages = RungeKuttaStages(ctx, state, inputs)
-        axpy(nv, h, stages.mean_a, state.v, state.v)
-        move(tree, state.q, stages.mean_rate, h, state.q)
+        if ctx.soft.last_stage:
+            end = stages.state(tree, state, STAGES - 1)
+            copy(tree.nq, end.q, state.q)
+            copy(nv, end.v, state.v)
+        else:
+            axpy(nv, h, stages.mean_a, state.v, state.v)
+            move(tree, state.q, stages.mean_rate, h, state.q)
         return tuple(stages.status[k] for k in range(5))
     now = accelerate(tree, ctx.soft, h, state, inputs)
     status, result = (now.dynamics.clipped, *now.status()), update(ctx, now)
@@ -45,12 +50,17 @@ def stage_length(s: Index) -> Scalar:
     return select(to_float(s) < 1.5, 0.5, 1.0)
 
 
+def evaluations(ctx: StepContext) -> int:
+    """The number of stages at which accelerations are evaluated."""
+    return STAGES - 1 if ctx.soft.last_stage else STAGES
+
+
 class RungeKuttaStages:
     """The stages of a step, s = 0 to 3. Their arrays follow each other, [nv] each.
 
     displacement: of the configuration from that at the start. v: velocities. rate: that of the displacement, which is v
     but for rotations (`rates`). w: the solutions of the constraints (`problem`). mean_rate, mean_a [nv]: the weighted
-    means; status [5].
+    means; status [5]. With the setting `last_stage`, nothing is evaluated at the last one.
     """
 
     def __init__(self, ctx: StepContext, state: StateArrays, inputs: StepInputs) -> None:
@@ -61,7 +71,7 @@ class RungeKuttaStages:
         for array, n in ((self.mean_rate, nv), (self.mean_a, nv), (self.status, 5), (self.displacement, nv)):
             zero(n, array)
         copy(nv, state.v, self.v)
-        for s in rolled(STAGES):
+        for s in rolled(evaluations(ctx)):
             here = self.state(tree, state, s)
             now = accelerate(tree, ctx.soft, h, here, inputs)
             a, rate, weight, length = now.dynamics.vdot, workspace(nv), stage_weight(s), stage_length(s) * h

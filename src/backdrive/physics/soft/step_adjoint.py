@@ -14,7 +14,7 @@ from .acceleration import accelerate
 from .acceleration_adjoint import accelerate_adjoint
 from .integrate import update
 from .rates import displacement_rates_adjoint
-from .step import STAGES, RungeKuttaStages, stage_length, stage_weight
+from .step import STAGES, RungeKuttaStages, evaluations, stage_length, stage_weight
 
 
 def soft_step_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents) -> None:
@@ -46,12 +46,19 @@ def _runge_kutta_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInput
     # The cotangents of the state before the step; of v⁺; of the displacement in the whole step; and of the displacement
     # and the velocity of the stage after the current one.
     q_bar, v_bar, after, whole, next_step, next_v = (memory(n) for n in (nq, nv, nv, nv, nv, nv))
-    move_adjoint(tree, state.q, local(nv, stages.mean_rate), h, cotangents.q, q_bar, whole)
-    copy(nv, cotangents.v, v_bar)
-    copy(nv, cotangents.v, after)
-    zero(nv, next_step)
-    zero(nv, next_v)
-    for s in rolled(STAGES, reverse=True):
+    if ctx.soft.last_stage:
+        last = local(nv, stages.displacement.at((STAGES - 1) * nv))
+        move_adjoint(tree, state.q, last, 1.0, cotangents.q, q_bar, next_step)
+        copy(nv, cotangents.v, next_v)
+        for array in (v_bar, after, whole):
+            zero(nv, array)
+    else:
+        move_adjoint(tree, state.q, local(nv, stages.mean_rate), h, cotangents.q, q_bar, whole)
+        copy(nv, cotangents.v, v_bar)
+        copy(nv, cotangents.v, after)
+        zero(nv, next_step)
+        zero(nv, next_v)
+    for s in rolled(evaluations(ctx), reverse=True):
         here, displacement = stages.state(tree, state, s), local(nv, stages.displacement.at(s * nv))
         now = accelerate(tree, ctx.soft, h, here, inputs, stages.w.at(s * nv))
         weight, length = stage_weight(s), stage_length(s)
