@@ -129,12 +129,16 @@ def test_checkpoints_give_the_same_gradient():
     assert torch.equal(*found)
 
 
-def test_linearize_agrees_with_the_adjoint():
-    loss = Loss("half_cheetah", bd.MuJoCo(), seed=1)
-    state, control = bd.State(loss.values["q"], loss.values["v"]), loss.values["u"]
-    A, B = loss.simulator.linearize(state, control)
-    leaves = [x.clone().requires_grad_() for x in (*state, control)]
-    after = loss.simulator.step(bd.State(*leaves[:2]), leaves[2])
-    rows = [torch.autograd.grad(x, leaves, retain_graph=True) for x in (*after.q, *after.v)]
-    expected = torch.stack([torch.cat(row) for row in rows])
-    torch.testing.assert_close(torch.cat([A, B], 1), expected, rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("name", ["half_cheetah", "swimmer"])
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit", "implicitfast"])
+def test_linearize_agrees_with_the_adjoint(integrator, name):
+    options = bd.MuJoCo(integrator=integrator)
+    simulator = bd.Simulator(load(name), physics=options)
+    q, v, u = tensors(*visited(mujoco_model(name, options), 4, seed=1))
+    A, B = simulator.linearize(bd.State(q, v), u)
+    for k in range(len(q)):
+        leaves = [x[k].clone().requires_grad_() for x in (q, v, u)]
+        after = simulator.step(bd.State(*leaves[:2]), leaves[2])
+        rows = [torch.autograd.grad(x, leaves, retain_graph=True) for x in (*after.q, *after.v)]
+        expected = torch.stack([torch.cat(row) for row in rows])
+        torch.testing.assert_close(torch.cat([A[k], B[k]], 1), expected, rtol=1e-9, atol=1e-9)
