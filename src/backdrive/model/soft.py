@@ -15,8 +15,8 @@ class SoftOptions:
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional
     to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all solimp. reach: the greatest margin of a pair, relative to the radius of its smaller
-    shape. unsupported: the elements of the file that rigid physics represents, and MuJoCo's here does not.
+    all contacts. power: of all solimp. unsupported: the elements of the file that rigid physics represents, and
+    MuJoCo's here does not.
     """
 
     integrator: str = "euler"
@@ -27,7 +27,6 @@ class SoftOptions:
     refsafe: bool = True
     condim: int = 3
     power: int = 2
-    reach: float = 0.0
     unsupported: tuple[str, ...] = ()
 
 

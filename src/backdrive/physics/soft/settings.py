@@ -13,9 +13,9 @@ class SoftSettings:
     frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method has converged when
     its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all impedances. reach: the greatest margin of a pair, relative to its smaller shape.
-    solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
-    it if the square of that step is less than this part of the kinetic energy of the free motion.
+    all contacts. power: of all impedances. solved: the gradient is zero if the step that it leads to is less than this
+    part of the first one. rounding: so is it if the square of that step is less than this part of the kinetic energy of
+    the free motion.
     """
 
     integrator: str
@@ -27,7 +27,6 @@ class SoftSettings:
     refsafe: bool
     condim: int
     power: int
-    reach: float
     solved: float = 1e-13
     rounding: float = 1e-28
 
