@@ -37,7 +37,7 @@ class Contacts:
         model, tables = simulator.model, simulator._program.kernels.tables
         assert tables is not None
         forces, single = numbers.split([tables.nslot * FORCE, tables.nsingle], -1)
-        shapes = model.pairs[tables.pair_of_slot]
+        shapes = tables.pairs[tables.pair_of_slot]
         return cls(model, simulator.dt, shapes, forces.unflatten(-1, (tables.nslot, FORCE)), single)
 
     @property

@@ -71,6 +71,10 @@ def test_pairs_for_which_mujoco_iterates(kinds, seed):
 LYING = about_y(np.pi / 2).round()
 RESTING = {
     "box on box": (BOX, (0.2, 0.2, 0.2), np.eye(3), 0.49, BOX, 4),
+    "box on an equal box": (BOX, (0.3, 0.3, 0.3), np.eye(3), 0.59, BOX, 4),
+    "box turned by 90 degrees on an equal box": (BOX, (0.3, 0.3, 0.3), about_z(np.pi / 2), 0.59, BOX, 4),
+    "box with an edge over that of a box": (BOX, (0.3, 0.2, 0.2), np.eye(3), 0.49, BOX, 4),
+    "box with its corners on the edges of a box": (BOX, (0.3 / 2**0.5,) * 3, about_z(np.pi / 4), 0.51, BOX, 4),
     "box turned by 45 degrees on box": (BOX, (0.37, 0.37, 0.2), about_z(np.pi / 4), 0.49, BOX, 8),
     "capsule lying on box": (CAPSULE, (0.1, 0.2, 0.0), LYING, 0.39, BOX, 2),
     "capsule standing on box": (CAPSULE, (0.1, 0.2, 0.0), np.eye(3), 0.59, BOX, 1),

@@ -4,7 +4,7 @@ contacts, with every integrator and both cones."""
 import numpy as np
 import pytest
 import torch
-from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import HEAP, LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -112,6 +112,12 @@ def test_gradient_in_a_medium(name, integrator):
 def test_gradient_with_servos(integrator):
     for seed in range(3):
         Loss(SERVOS, bd.MuJoCo(integrator=integrator), seed).check()
+
+
+def test_gradient_of_a_heap():
+    """All pairs of geoms, with respect to their sizes, too."""
+    for seed in range(2):
+        Loss(HEAP, bd.MuJoCo(), seed).check()
 
 
 def test_gradient_of_ten_steps():

@@ -66,6 +66,16 @@ SERVOS = """<mujoco><option timestep="0.01"/><worldbody>
 """Servos that brake, with a limit of their force, and one that drives."""
 
 
+HEAP = """<mujoco><option timestep="0.004"/><default><geom condim="4" friction="0.6 0.02 0.001"/></default><worldbody>
+ <geom type="plane" size="5 5 1"/><geom type="box" size="0.2 0.2 0.1" pos="0.2 0 0" euler="5 10 20"/>
+ <body pos="0 0 0.25" euler="10 20 30"><freejoint/><geom type="box" size="0.1 0.15 0.08"/></body>
+ <body pos="0.05 0.02 0.42" euler="50 20 30"><freejoint/><geom type="cylinder" size="0.1 0.1"/></body>
+ <body pos="-0.1 0.1 0.2" euler="80 20 30"><freejoint/><geom type="capsule" size="0.05 0.15"/></body>
+ <body pos="0.15 0.1 0.3" euler="30 60 10"><freejoint/><geom type="ellipsoid" size="0.1 0.07 0.13"/></body>
+ <body pos="0.1 -0.1 0.32"><freejoint/><geom type="sphere" size="0.08"/></body></worldbody></mujoco>"""
+"""One free body of each kind, on each other, on a plane and on a fixed box."""
+
+
 def source(name: str) -> str:
     """The path of one of Gymnasium's models; or the XML itself."""
     return name if name.startswith("<") else str(ASSETS / f"{name}.xml")

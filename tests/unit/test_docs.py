@@ -73,7 +73,7 @@ def test_the_pages_about_the_inside_name_files_that_exist():
     for page in ("architecture.md", "../CONTRIBUTING.md"):
         text = (DOCS / page).read_text("utf-8")
         text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
-        added = {"leapfrog.py", "jacobi.py", "cylindrical.py", "ellipsoid.py", "pendulum.py"}  # by examples
+        added = {"leapfrog.py", "jacobi.py", "cylindrical.py", "egg.py", "pendulum.py"}  # by examples
         for path in re.findall(r"`([\w./]+\.py)`", text):
             places = [folder / path for folder in (ROOT, SOURCE, *SOURCE.glob("physics/*"))]
             assert Path(path).name in added or any(place.is_file() for place in places), (page, path)

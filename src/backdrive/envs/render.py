@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..model import Box, Capsule, Convex, Cylinder, HalfSpace, Model, Sphere, State, checks
+from ..model.shapes import Ellipsoid
 from ..simulator import Simulator
 from .task import Task
 
@@ -170,6 +171,8 @@ def _geom(placed: Any, look: str, meshes: list[str]) -> str:
         case Capsule() | Cylinder():
             kind = "capsule" if isinstance(shape, Capsule) else "cylinder"
             return f'<geom type="{kind}" size="{shape.radius} {shape.length / 2.0}" {pose} {look}/>'
+        case Ellipsoid():
+            return f'<geom type="ellipsoid" size="{_text(shape.size)}" {pose} {look}/>'
         case Convex():
             name = f"hull{len(meshes)}"
             points = _text(np.array(shape.vertices, float).ravel())

@@ -14,7 +14,7 @@ from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
 from .read_soft import SoftSources, read_soft
 from .rotations import about_axis, from_quaternion
-from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
+from .shapes import Box, Capsule, Convex, Cylinder, Ellipsoid, HalfSpace, PlacedShape, Shape, Sphere
 from .unsupported import actuator_count, actuator_fault, disabled, geom_name, representable, shape_friction
 
 Array = np.ndarray
@@ -227,6 +227,7 @@ def _shape(model: mujoco.MjModel, geom: int) -> Shape:
         mujoco.mjtGeom.mjGEOM_PLANE: lambda: HalfSpace((0.0, 0.0, 1.0)),
         mujoco.mjtGeom.mjGEOM_SPHERE: lambda: Sphere(a),
         mujoco.mjtGeom.mjGEOM_CAPSULE: lambda: Capsule(a, 2.0 * b),
+        mujoco.mjtGeom.mjGEOM_ELLIPSOID: lambda: Ellipsoid(a, b, c),
         mujoco.mjtGeom.mjGEOM_CYLINDER: lambda: Cylinder(a, 2.0 * b),
         mujoco.mjtGeom.mjGEOM_BOX: lambda: Box(2.0 * a, 2.0 * b, 2.0 * c),
         mujoco.mjtGeom.mjGEOM_MESH: lambda: Convex(_hull_vertices(model, model.geom_dataid[geom])),

@@ -22,6 +22,9 @@ FLAT = 1e-6
 CYLINDER_SIDES = 24
 """Against boxes and meshes, a cylinder is a prism with this many sides."""
 
+BALL_DIVISIONS = 3
+"""In rigid physics, an ellipsoid is an octahedron with edges divided into so many, and vertices on its surface."""
+
 SQUARE = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
 """Corners of the unit square, counter-clockwise: a box before it is scaled by its sizes."""
 
@@ -85,6 +88,16 @@ def cylinder_prism() -> HullTables:
     """Tables of the prism that approximates a cylinder of radius 1 and length 1."""
     angles = 2.0 * np.pi * np.arange(CYLINDER_SIDES) / CYLINDER_SIDES
     return _prism(np.stack([np.cos(angles), np.sin(angles)], 1))
+
+
+@lru_cache
+def ball() -> HullTables:
+    """Tables of the polyhedron that approximates a ball of radius 1: an octahedron whose faces are divided."""
+    n = BALL_DIVISIONS
+    steps = np.arange(-n, n + 1)
+    points = np.stack(np.meshgrid(steps, steps, steps), -1).reshape(-1, 3)
+    points = points[np.abs(points).sum(1) == n]
+    return convex_tables(points / np.linalg.norm(points, axis=1, keepdims=True))
 
 
 def _prism(ring: Array) -> HullTables:

@@ -109,8 +109,6 @@ def _equalities(model: mujoco.MjModel, count: int) -> list[Array]:
 def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float], sources: SoftSources) -> SoftOptions:
     option = model.opt
     elliptic = mujoco.mjtCone(option.cone) == mujoco.mjtCone.mjCONE_ELLIPTIC
-    sizes = [model.geom_rbound[geom] for geom in geoms if model.geom_rbound[geom] > 0.0]
-    margin = 2.0 * max((float(model.geom_margin[geom]) for geom in geoms), default=0.0)
     integrator = _INTEGRATORS.get(mujoco.mjtIntegrator(option.integrator), "other")
     return SoftOptions(
         integrator=integrator,
@@ -121,7 +119,6 @@ def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float
         refsafe=not disabled(model, "REFSAFE"),
         condim=max((int(model.geom_condim[geom]) for geom in geoms), default=1),
         power=max(1, round(powers[0])) if powers else 2,
-        reach=float(1.001 * margin / min(sizes, default=1.0)),
         medium=has_medium(model, sources.ignore),
         own=tuple((kind, tuple(names)) for kind, names in only_soft(model, sources.ignore).items()),
         unsupported=(*_unsupported(model, geoms, sources, integrator), *_uneven(powers)),

@@ -18,9 +18,9 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 
 from ..ir import Scalar, absolute, sqrt
-from ..schema.layout import ShapeKind
+from ..schema.layout import GeomKind, ShapeKind
 from . import checks
-from .hull import SQUARE, HullTables, convex_tables, cube, cylinder_prism, mass_properties, planar_tables
+from .hull import SQUARE, HullTables, ball, convex_tables, cube, cylinder_prism, mass_properties, planar_tables
 from .ranges import FINITE, POSITIVE, Range
 
 Array = np.ndarray
@@ -47,9 +47,9 @@ BOUND = 13
 class Shape(ABC):
     """A solid of uniform density in its own frame.
 
-    kind: its representation in collision. size_names: names of the leading numbers of `size`, which users can vary
-    as parameters; size_range: what values they may have. bounded: False for half-spaces, which are part of the world
-    and have no bounding volume.
+    kind: its representation in collision; geom: in MuJoCo's collision. size_names: names of the leading numbers of
+    `size`, which users can vary as parameters; size_range: what values they may have. bounded: False for half-spaces,
+    which are part of the world and have no bounding volume.
 
     The static methods hold for every shape of a kind (`SHAPE_KINDS`). They work on the numbers of a model's tables,
     which may differ from those of the shape that the model was built with: users can vary sizes.
@@ -57,6 +57,7 @@ class Shape(ABC):
 
     dim: int
     kind: ClassVar[ShapeKind]
+    geom: ClassVar[GeomKind]
     size_names: ClassVar[tuple[str, ...]]
     size_range: ClassVar[Range] = POSITIVE
     bounded: ClassVar[bool] = True
@@ -111,6 +112,7 @@ class _Ball(Shape):
     """Circles and spheres: size (radius, 0, 0)."""
 
     kind = ShapeKind.SPHERE
+    geom = GeomKind.SPHERE
     size_names = ("radius",)
 
     @staticmethod
@@ -128,6 +130,7 @@ class _Hull(Shape):
     """Boxes, polygons and convex meshes: vertices that `size` scales along each axis."""
 
     kind = ShapeKind.HULL
+    geom = GeomKind.MESH
     size_names = ("x", "y", "z")
 
     @property
@@ -175,6 +178,7 @@ class Box(_Hull):
     """A rectangle (two sizes) or a cuboid (three): full extents along its axes, m."""
 
     sizes: tuple[float, ...]
+    geom = GeomKind.BOX
 
     def __init__(self, *sizes: float) -> None:
         if len(sizes) not in (2, 3):
@@ -266,6 +270,7 @@ class HalfSpace(Shape):
     normal: Any
     offset: float = 0.0
     kind = ShapeKind.PLANE
+    geom = GeomKind.PLANE
     size_names = ("offset",)
     size_range = FINITE
     bounded = False
@@ -324,6 +329,7 @@ class Cylinder(Shape):
     length: float
     dim = 3
     kind = ShapeKind.CYLINDER
+    geom = GeomKind.CYLINDER
     size_names = ("radius", "length")
 
     def __post_init__(self) -> None:
@@ -365,6 +371,7 @@ class Capsule(Shape):
     length: float
     dim = 3
     kind = ShapeKind.CAPSULE
+    geom = GeomKind.CAPSULE
     size_names = ("radius", "length")
 
     def __post_init__(self) -> None:
@@ -434,6 +441,38 @@ class Convex(_Hull):
 
     def hull(self) -> HullTables:
         return convex_tables(np.array(self.vertices))
+
+
+@dataclass(frozen=True)
+class Ellipsoid(_Hull):
+    """An ellipsoid with semi-axes a, b and c (m) along x, y and z. In rigid physics it collides as a polyhedron with
+    vertices on its surface."""
+
+    a: float
+    b: float
+    c: float
+    dim = 3
+    geom = GeomKind.ELLIPSOID
+
+    def __post_init__(self) -> None:
+        for name in "abc":
+            value = self.size_range.number(getattr(self, name), f"Ellipsoid {name}")
+            object.__setattr__(self, name, value)
+
+    @property
+    def volume(self) -> float:
+        return 4.0 / 3.0 * math.pi * self.a * self.b * self.c
+
+    def inertia(self, mass: float) -> Array:
+        squares = self.size**2
+        return np.diag(0.2 * mass * (squares.sum() - squares))
+
+    @property
+    def size(self) -> Array:
+        return np.array([self.a, self.b, self.c])
+
+    def hull(self) -> HullTables:
+        return ball()
 
 
 SHAPE_KINDS: dict[ShapeKind, type[Shape]] = {

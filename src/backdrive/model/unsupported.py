@@ -11,7 +11,7 @@ Array = np.ndarray
 
 _OBJECT = mujoco.mjtObj
 _SINGLE = (mujoco.mjtJoint.mjJNT_HINGE, mujoco.mjtJoint.mjJNT_SLIDE)
-_SHAPES = ("PLANE", "SPHERE", "CAPSULE", "CYLINDER", "BOX", "MESH")
+_SHAPES = ("PLANE", "SPHERE", "CAPSULE", "ELLIPSOID", "CYLINDER", "BOX", "MESH")
 
 
 def name_of(model: mujoco.MjModel, kind: mujoco.mjtObj, index: int, fallback: str) -> str:
@@ -69,7 +69,7 @@ def geom_name(model: mujoco.MjModel, geom: int) -> str:
 
 
 def representable(model: mujoco.MjModel, geom: int) -> bool:
-    """Whether a geom has a type that shapes here can have: not an ellipsoid, height or signed distance field."""
+    """Whether a geom has a type that shapes here can have: not a height or signed distance field."""
     return mujoco.mjtGeom(model.geom_type[geom]).name.removeprefix("mjGEOM_") in _SHAPES
 
 

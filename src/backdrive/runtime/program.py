@@ -20,6 +20,7 @@ from ..physics.constraints.tables import constraint_tables
 from ..physics.kernels import KernelOptions, KernelStore
 from ..physics.rollout import STATUS, status_size
 from ..physics.scheme import Scheme
+from ..physics.soft.contacts import geom_pairs
 from ..physics.tree.poses import POSE
 from ..physics.tree.tree import topology_table
 from ..schema import layout
@@ -70,7 +71,8 @@ class Program:
 
             make = (model, settings.h, self.scheme, settings.directions, self.bits, self.threads)
             self.sparse = SparseProgram(*make)
-        tables = constraint_tables(model) if self.scheme.constrains and not settings.sparse else None
+        pairs = None if self.scheme.soft is None else geom_pairs(model)
+        tables = constraint_tables(model, pairs) if self.scheme.constrains and not settings.sparse else None
         options = KernelOptions(self.scheme, settings.directions, self.bits, settings.specialize)
         self.kernels = KernelStore(model, options, tables)
         if tables is not None:

@@ -121,6 +121,18 @@ class ShapeKind(IntEnum):
     PLANE = 4  # the half-space below a plane
 
 
+class GeomKind(IntEnum):
+    """The shapes that MuJoCo's collision distinguishes, with its codes."""
+
+    PLANE = 0
+    SPHERE = 2
+    CAPSULE = 3
+    ELLIPSOID = 4
+    CYLINDER = 5
+    BOX = 6
+    MESH = 7
+
+
 # A SHAPE record: offsets from its start.
 PLACE = 0  # 3: m, origin of the shape's frame in the link's; for a plane, its normal (unit vector)
 TURN = 3  # 9: row major, shape to link coordinates

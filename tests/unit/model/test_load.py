@@ -217,11 +217,12 @@ def test_disabled_forces():
 ROPE = '<tendon><fixed name="rope" {}><joint joint="hinge" coef="1"/></fixed></tendon>'
 BALL = '<body name="{0}"><freejoint/><geom name="{0}" size=".1"/></body>'
 TWO = BALL.format("one") + BALL.format("two")
-EGG = '<body name="hen"><freejoint/><geom name="egg" type="ellipsoid" size=".1 .2 .3"/></body>'
+HILL = '<geom name="hill" type="hfield" hfield="field"/>'
+FIELD = '<asset><hfield name="field" nrow="2" ncol="2" size="1 1 1 1"/></asset>'
 PAIR = '<contact><pair geom1="one" geom2="two" {}/></contact>'
 UNSUPPORTED = [
-    ("contact", world(more=BALL.format("one") + EGG), "egg .is of type ellipsoid"),
-    ("contact", world(more=EGG.replace('name="egg"', "") + BALL.format("one")), "geom 0 of hen .is of type"),
+    ("contact", world(more=BALL.format("one") + HILL, rest=FIELD), "hill .is of type hfield"),
+    ("contact", world(more=HILL.replace('name="hill"', "") + BALL.format("one"), rest=FIELD), "geom 0 of world .is of"),
     (
         "friction",
         world(more=TWO, rest='<contact><pair geom1="one" geom2="two" friction=".3"/></contact>'),
@@ -274,9 +275,9 @@ def test_what_cannot_be_represented_is_named(kind, text, names):
 
 
 def test_the_error_lists_every_kind_at_once():
-    text = world(more=BALL.format("one") + EGG, joint='type="ball" frictionloss="1" range="0 1"')
+    text = world(more=BALL.format("one") + HILL, rest=FIELD, joint='type="ball" frictionloss="1" range="0 1"')
     with pytest.raises(
-        ValueError, match=r"(?s)contact: egg.*limit: hinge.*ignore=\('contact', 'limit', 'frictionloss'\)"
+        ValueError, match=r"(?s)contact: hill.*limit: hinge.*ignore=\('contact', 'limit', 'frictionloss'\)"
     ):
         bd.load(text)
 

@@ -9,6 +9,8 @@ coordinates are the components of a twist, so it is not listed joint by joint, u
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -63,8 +65,8 @@ class ConstraintTables(NamedTuple):
     ints: HEAD; GROUP of every kind of pairs; the records of shapes, pairs, limits, frictions and equations; the
     coordinates of v on the chains. floats: INVERSE_MASS of every link, BOUND of every shape, CONTACT of every pair, the
     hulls. nslot: how many contact points there can be; pair_of_slot [nslot]. nsingle: how many other rows there can be.
-    kinds: the kinds of pairs that occur, as positions in `sorted_pairs`. grounded: the second shape of every pair
-    belongs to the world.
+    kinds: the kinds of pairs that occur, as positions in the registry. grounded: the second shape of every pair belongs
+    to the world. pairs [npair, 2]: their shapes, in the order of the table.
     """
 
     ints: np.ndarray
@@ -74,13 +76,32 @@ class ConstraintTables(NamedTuple):
     nsingle: int
     kinds: tuple[int, ...]
     grounded: bool
+    pairs: np.ndarray
 
 
-def constraint_tables(model: Model) -> ConstraintTables | None:
-    """The tables of a model; None if nothing constrains its motion."""
+class SortedPairs(NamedTuple):
+    """The pairs of a model in the order of a registry of kinds of pairs. shapes [npair, 2]; counts, slots: of every
+    kind in the registry, how many pairs there are, and the slots of each."""
+
+    shapes: np.ndarray
+    counts: Sequence[int]
+    slots: Sequence[int]
+
+    @classmethod
+    def of(cls, model: Model) -> SortedPairs:
+        """In the order of the rigid engine."""
+        kinds = Counter((a, b) for a, b in model.shape_kind[model.pairs].tolist())
+        registry = sorted_pairs(model.dim)
+        return cls(model.pairs, [kinds[entry] for entry, _ in registry], [pair.slots for _, pair in registry])
+
+
+def constraint_tables(model: Model, given: SortedPairs | None = None) -> ConstraintTables | None:
+    """The tables of a model; None if nothing constrains its motion. given: its pairs, if not as in the rigid engine."""
     if not (model.npair or model.nlimit or model.nfriction or model.nequality):
         return None
-    groups, pair_of_slot, kinds = _groups(model)
+    sorted_ = SortedPairs.of(model) if given is None else given
+    groups, pair_of_slot, kinds = _groups(sorted_)
+    shape_pairs = sorted_.shapes.tolist()
     sizes = (model.nlink, model.nq, model.nu)
     counts = (model.nshape, model.nlimit, model.nfriction)
     widths = (SHAPE, PAIR, JOINT, JOINT, EQUALITY)
@@ -89,11 +110,11 @@ def constraint_tables(model: Model) -> ConstraintTables | None:
     chains = Chains(model, int(starts[-1]))
     links = model.shape_link.tolist()
     masses = _inverse_masses(model).ravel()
-    bounds, contacts = _bounds(model), _contacts(model)
+    bounds, contacts = _bounds(model), _contacts(model, shape_pairs)
     before = len(masses) + len(bounds) + len(contacts)
     hulls = model.shape_hull + before * np.array([1, 0, 1, 0, 1, 0])  # offsets and counts
     shapes = np.column_stack([model.shape_link + 1, hulls])
-    pairs = [[a, b, *chains.support(links[a], links[b])] for a, b in model.pairs.tolist()]
+    pairs = [[a, b, *chains.support(links[a], links[b])] for a, b in shape_pairs]
     limits, frictions = (
         [[i + 1, model.qadr[i], model.kind[i], *chains.support(i, int(model.parent[i]))] for i in joints.tolist()]
         for joints in (model.limit_link, model.friction_link)
@@ -110,25 +131,23 @@ def constraint_tables(model: Model) -> ConstraintTables | None:
     ints = np.concatenate([head, groups, *parts, chains.dofs]).astype(np.int64)
     floats = np.concatenate([masses, bounds, contacts, model.hull_geometry])
     nsingle = model.nlimit + model.nfriction + model.nequality
-    grounded = all(links[b] < 0 for _, b in model.pairs.tolist())
+    grounded = all(links[b] < 0 for _, b in shape_pairs)
     slots = np.array(pair_of_slot, dtype=np.int64)
-    return ConstraintTables(ints, floats, len(slots), slots, nsingle, kinds, grounded)
+    return ConstraintTables(ints, floats, len(slots), slots, nsingle, kinds, grounded, sorted_.shapes)
 
 
-def _groups(model: Model) -> tuple[list[int], list[int], tuple[int, ...]]:
+def _groups(pairs: SortedPairs) -> tuple[list[int], list[int], tuple[int, ...]]:
     """GROUP of every kind of pairs, flat; the pair of every slot; and the kinds that occur."""
-    kinds = [tuple(model.shape_kind[pair]) for pair in model.pairs]
     groups: list[int] = []
     pair_of_slot: list[int] = []
     present, pair = [], 0
-    for number, (kind, entry) in enumerate(sorted_pairs(model.dim)):
-        count = kinds.count(kind)
+    for number, (count, slots) in enumerate(zip(pairs.counts, pairs.slots, strict=True)):
         groups += [pair, pair + count, len(pair_of_slot)]
-        pair_of_slot += [p for p in range(pair, pair + count) for _ in range(entry.slots)]
+        pair_of_slot += [p for p in range(pair, pair + count) for _ in range(slots)]
         pair += count
         if count:
             present.append(number)
-    if pair != len(kinds):
+    if pair != len(pairs.shapes):
         raise AssertionError("the model has a pair of shapes of kinds that collision has no functions for")
     return groups, pair_of_slot, tuple(present)
 
@@ -206,7 +225,7 @@ def _bounds(model: Model) -> np.ndarray:
     return np.array(rows, dtype=np.float64).reshape(-1, BOUND).ravel()
 
 
-def _contacts(model: Model) -> np.ndarray:
+def _contacts(model: Model, pairs: Sequence[tuple[int, int]]) -> np.ndarray:
     """CONTACT numbers of all pairs, flat.
 
     A force between two bodies acts midway between their surfaces: angular momentum is conserved, also at a gap. A force
@@ -219,7 +238,7 @@ def _contacts(model: Model) -> np.ndarray:
         for kind, record, hull in zip(model.shape_kind, records, model.shape_hull, strict=True)
     ]
     link = model.shape_link
-    rows = [[min(size[a], size[b]), 0.5 * (int(link[b] < 0) - int(link[a] < 0))] for a, b in model.pairs.tolist()]
+    rows = [[min(size[a], size[b]), 0.5 * (int(link[b] < 0) - int(link[a] < 0))] for a, b in pairs]
     return np.array(rows, dtype=np.float64).ravel()
 
 

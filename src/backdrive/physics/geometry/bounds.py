@@ -66,26 +66,27 @@ class Bounds:
         a, b = self.constraints.pair_shapes(p)
         return self.margin * self.constraints.pair_size(p) + self.travel[a] + self.travel[b]
 
-    def spheres_near(self, p: Index, half_space: Solid | None) -> Mask:
+    def spheres_near(self, p: Index, half_space: Solid | None, within: Scalar | None = None) -> Mask:
         """Whether the bounding spheres of a pair are within reach of each other; if the second shape is a half-space,
-        whether the first sphere is within reach of it."""
+        whether the first sphere is within reach of it. within: another reach (m)."""
         a, b = self.constraints.pair_shapes(p)
-        center, reach = self.center.get(a, 3), self.radius[a] + self.reach(p)
+        center, reach = self.center.get(a, 3), self.radius[a] + (self.reach(p) if within is None else within)
         if half_space is not None:
             return sp.dot(half_space.center, center) - half_space.size[0] < reach
         between, reach = sp.sub(center, self.center.get(b, 3)), reach + self.radius[b]
         return sp.dot(between, between) < reach * reach
 
-    def boxes_near(self, p: Index, first: Solid, second: Solid, half_space: bool) -> Mask:
+    def boxes_near(self, p: Index, first: Solid, second: Solid, half_space: bool, within: Scalar | None = None) -> Mask:
         """Whether no face normal of the two bounding boxes is an axis along which they are out of each other's reach;
-        half_space: the second solid is a half-space, and its normal is the only axis to test."""
+        half_space: the second solid is a half-space, and its normal is the only axis to test. within: another reach
+        (m)."""
         a, b = self.constraints.pair_shapes(p)
-        center, half, reach = self.center.get(a, 3), self.half.get(a, 3), self.reach(p)
+        center, half, reach = self.center.get(a, 3), self.half.get(a, 3), self.reach(p) if within is None else within
         if half_space:
             normal, offset = second.center, second.size[0]
             return sp.dot(normal, center) - offset - _support(first.axes, half, normal) < reach
         between, other_half = sp.sub(center, self.center.get(b, 3)), self.half.get(b, 3)
-        separation = -reach
+        separation: Scalar = -1.0  # any negative number
         for axes in (first.axes, second.axes):
             for k in range(3):
                 extents = _support(first.axes, half, axes[k::3]) + _support(second.axes, other_half, axes[k::3])

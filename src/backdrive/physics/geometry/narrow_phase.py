@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from ...ir import Index, Scalar, ScalarArray, counters, leave, loop, maximum, minimum, select
 from ...model.shapes import SHAPE_KINDS, BoundFactors
@@ -32,6 +32,16 @@ def place_solid(kind: ShapeKind, record: Vec, pose: Vec) -> Solid:
     )
 
 
+class HasEnd(Protocol):
+    """A group of pairs that follow each other: the number after that of the last."""
+
+    @property
+    def end(self) -> Index: ...
+
+
+GroupT = TypeVar("GroupT", bound=HasEnd)
+
+
 class PairGroup(NamedTuple):
     """The pairs of a model that are of the same two kinds. number: of the kinds in the registry; pairs first to end - 1
     of the model, whose slots follow each other from `slot` on."""
@@ -56,6 +66,14 @@ class PairGroup(NamedTuple):
 def sorted_pairs(dim: int) -> list[tuple[Kinds, ShapePair]]:
     """The registry of a dimension, in the order in which tables and kernels number the kinds of pairs."""
     return sorted(PAIRS[dim].items(), key=lambda entry: entry[0])
+
+
+def hull_of(constraints: Constraints, shape: Index) -> Hull:
+    """The hull of a shape; its tables are empty if the shape has none."""
+    floats = constraints.floats
+    _, *tables = constraints.shape(shape)
+    vertex, nvertex, face, nface, edge, nedge = tables
+    return Hull(nvertex, floats.at(vertex), nface, floats.at(face), nedge, floats.at(edge))
 
 
 class ShapeMotion(NamedTuple):
@@ -89,19 +107,13 @@ class NarrowPhase:
             place_solid(group.kinds[1], self.records[1], self.motions[1].place),
         )
 
-    def hull(self, shape: Index) -> Hull:
-        """The hull of a shape; its tables are empty if the shape has none."""
-        floats = self.constraints.floats
-        _, *tables = self.constraints.shape(shape)
-        vertex, nvertex, face, nface, edge, nedge = tables
-        return Hull(nvertex, floats.at(vertex), nface, floats.at(face), nedge, floats.at(edge))
-
     def search(self) -> Vec:
         """The closest features at these poses; empty if the kinds have no search."""
         if self.group.pair.search is None:
             return ()
         a, b = self.solids
-        return tuple(self.group.pair.search(a, b, self.hull(self.a), self.hull(self.b)))
+        hulls = (hull_of(self.constraints, shape) for shape in (self.a, self.b))
+        return tuple(self.group.pair.search(a, b, *hulls))
 
     def points(self, features: Vec) -> list[ContactPoint]:
         """The contact points of these features."""
@@ -163,13 +175,19 @@ def near_pairs(
     constraints: Constraints, contacts: ContactPoints, poses: ScalarArray, width: int
 ) -> Iterator[tuple[NarrowPhase, Index]]:
     """All pairs that have contact points, placed at these poses (`width` numbers per link), with their first slots."""
+    groups = (PairGroup.of(constraints, number) for number in constraints.kinds)
+    for group, p in near_in_groups(contacts, groups):
+        yield NarrowPhase(constraints, group, p, poses, width), group.first_slot(p)
+
+
+def near_in_groups(contacts: ContactPoints, groups: Iterable[GroupT]) -> Iterator[tuple[GroupT, Index]]:
+    """All pairs that have contact points, and the group of each."""
     done = counters(1)
     done[0] = 0
-    for number in constraints.kinds:
-        group = PairGroup.of(constraints, number)
+    for group in groups:
         for m in loop(contacts.near_count[0], start=done[0]):
             p = contacts.near_pairs[m]
             if leave(p >= group.end):  # the near pairs of these kinds are done
                 break
             done[0] = m + 1
-            yield NarrowPhase(constraints, group, p, poses, width), group.first_slot(p)
+            yield group, p

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when, workspace
 from ..constraints.assemble import LinkMotions
 from ..constraints.delassus import RootFrameFactors
-from ..geometry.contact_points import ContactPoints
 from ..math.arrays import copy, local
 from ..math.spatial import SPATIAL
 from ..state import StateArrays, StepInputs
@@ -18,7 +17,7 @@ from ..tree.poses import link_poses, pose_size
 from ..tree.tree import Tree
 from .assemble import SoftRowAssembler
 from .constants import SoftConstants
-from .contacts import find_points
+from .contacts import FramedContacts, find_contacts
 from .drift import drifting_links
 from .medium import with_medium
 from .newton import Newton, NewtonSolution
@@ -31,7 +30,7 @@ class SoftConstrained:
     """The constraints of a state, and what became of them. q [nq]: readable in rolled loops."""
 
     soft: SoftConstants
-    contacts: ContactPoints
+    contacts: FramedContacts
     newton: Newton
     solution: NewtonSolution
     q: ScalarArray
@@ -91,7 +90,7 @@ def accelerate(
     links = LinkMotions(link_poses(tree, state.q, state.v, indexed=True), pose_size(1))
     factors = RootFrameFactors(tree, dynamics.frames, dynamics.factors, constraints.dim)
     problem = SoftProblem(settings, constraints, factors, tree.nv)
-    contacts = find_points(constraints, soft, links, settings.reach)
+    contacts = find_contacts(constraints, soft, links)
     rows = SoftRowAssembler(soft, problem, links, h)
     for _ in when(constraints.head("nequality") > 0):
         rows.equalities(drifting_links(tree, state.q, state.v))

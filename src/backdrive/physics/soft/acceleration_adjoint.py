@@ -15,8 +15,7 @@ from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, s
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..constraints.rows import row_speed
-from ..geometry.collision import contacts_adjoint
-from ..geometry.solids import CONTACT_POINT
+from ..geometry.mujoco import GEOM_CONTACT
 from ..math.arrays import accumulate, add_to, all_elements, copy, split, zero
 from ..math.spatial import SPATIAL, Vec
 from ..state import StateArrays
@@ -25,6 +24,7 @@ from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_siz
 from ..tree.tree import Tree
 from .acceleration import Acceleration, SoftConstrained
 from .assemble import contact_side
+from .contacts import PoseCotangents, contacts_adjoint
 from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
 from .medium import medium_adjoint
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
@@ -73,14 +73,6 @@ class Motions(NamedTuple):
     virtual: ScalarArray
 
 
-class PoseCotangents(NamedTuple):
-    """Poses over links with the twists of v, a and λ, their cotangents, and those of the constants."""
-
-    poses: ScalarArray
-    poses_bar: ScalarArray
-    constants_bar: ScalarArray | None
-
-
 class SoftTerms:
     """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations.
 
@@ -126,10 +118,11 @@ class SoftTerms:
                 width = pose_size(3)
                 poses, bars = link_poses(tree, q, *motions, indexed=True), memory((tree.nlink + 1) * width)
                 zero((tree.nlink + 1) * width, bars)
+                links = PoseCotangents(poses, width, bars, constants)
                 for _ in when(equations):
-                    self._equalities(PoseCotangents(poses, bars, constants), q, v, q_rows, v_rows)
-                point_bars = self._contacts(PoseCotangents(poses, bars, constants))
-                contacts_adjoint(tree.constraints, contacts, poses, width, point_bars, bars, constants)
+                    self._equalities(links, q, v, q_rows, v_rows)
+                contact_bars = self._contacts(links)
+                contacts_adjoint(tree.constraints, self.constrained.soft, contacts, contact_bars, links)
                 link_poses_adjoint(tree, poses, bars, q, motions, q_rows, [v_rows, None, None], constants_bar)
         add_to(tree.nq, q_rows, q_bar)
         add_to(nv, v_rows, v_bar)
@@ -216,33 +209,33 @@ class SoftTerms:
         drifting_links_adjoint(tree, drifting, drifting_bar, q, v, q_bar, v_bar, links.constants_bar)
 
     def _contacts(self, links: PoseCotangents) -> ScalarArray:
-        """The gradient of the contacts' power; returns the cotangents of their points."""
+        """The gradient of the contacts' power; returns the cotangents of their numbers, over slots."""
         constraints, contacts, soft = self.tree.constraints, self.constrained.contacts, self.constrained.soft
-        point_bars, width = memory(constraints.nslot * CONTACT_POINT), pose_size(3)
+        contact_bars, width = memory(constraints.nslot * GEOM_CONTACT), pose_size(3)
         for k in loop(contacts.near_slot_count[0]):
-            point_bars.put(contacts.near_slots[k], (0.0,) * CONTACT_POINT)
-        sizes = (width, width, *(layout.SHAPE,) * 2, *(layout.SOFT_SHAPE,) * 2, CONTACT_POINT)
+            contact_bars.put(contacts.near_slots[k], (0.0,) * GEOM_CONTACT)
+        sizes = (width, width, *(layout.SHAPE,) * 2, *(layout.SOFT_SHAPE,) * 2, GEOM_CONTACT)
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
-            point, on = contacts.point(slot)
-            side, support = contact_side(constraints, soft, p, point.numbers)
+            contact, on = contacts.contact(slot)
+            side, support = contact_side(constraints, soft, p, contact.numbers)
             a, b = (pose_of(links.poses, link, width, constraints.dim) for link in (support.a, support.b))
-            inputs = [x for part in (a, b, *side.shapes, *side.softs, side.point) for x in part]
+            inputs = [x for part in (a, b, *side.shapes, *side.softs, side.contact) for x in part]
             _, gradient = vjp(partial(self._power, sizes, side, on), inputs, [1.0])
-            a_bar, b_bar, *shape_bars, soft_a_bar, soft_b_bar, point_bar = split(gradient, *sizes)
+            a_bar, b_bar, *shape_bars, soft_a_bar, soft_b_bar, contact_bar = split(gradient, *sizes)
             accumulate(links.poses_bar.at(support.a * width), a_bar)
             if not is_constant(support.b, 0):
                 accumulate(links.poses_bar.at(support.b * width), b_bar)
-            accumulate(point_bars.at(slot * CONTACT_POINT), point_bar)
+            accumulate(contact_bars.at(slot * GEOM_CONTACT), contact_bar)
             if links.constants_bar is not None:
                 self._add_records(links.constants_bar, p, shape_bars, (soft_a_bar, soft_b_bar))
-        return point_bars
+        return contact_bars
 
     def _power(self, sizes: tuple[int, ...], given: ContactSide, on: Mask, *x: Scalar) -> list[Scalar]:
         """f · J λ of a contact."""
-        pose_a, pose_b, shape_a, shape_b, soft_a, soft_b, point = split(x, *sizes)
+        pose_a, pose_b, shape_a, shape_b, soft_a, soft_b, contact = split(x, *sizes)
         a, b = Pose.of(pose_a), Pose.of(pose_b)
-        side = given._replace(shapes=(shape_a, shape_b), softs=(soft_a, soft_b), point=point)
+        side = given._replace(shapes=(shape_a, shape_b), softs=(soft_a, soft_b), contact=contact)
         rows, reference, law = contact_rows(self.settings, self.h, side, a, b)
         speeds = [[row_speed(row, a, k) - row_speed(row, b, k) for row in rows] for k in (FOUND, VIRTUAL)]
         residual = [s - r for s, r in zip(speeds[0], reference, strict=True)]

@@ -8,11 +8,10 @@ from ...schema.layout import EqualityKind
 from ..constraints.assemble import LinkMotions, signed
 from ..constraints.constraints import Constraints, Support
 from ..constraints.rows import joint_row
-from ..geometry.contact_points import ContactPoints
 from ..math.spatial import Vec
 from ..tree.poses import Pose, pose_of
 from .constants import SoftConstants
-from .contacts import follows_axis
+from .contacts import FramedContacts
 from .drift import DRIFTING, Drifting
 from .problem import SoftProblem
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
@@ -65,23 +64,22 @@ class SoftRowAssembler:
                     found = limit_row(self.settings, self.h, record, gap, sign * speed)
                     self.problem.add_single(support, (row, row), on, found, self.links)
 
-    def contacts(self, contacts: ContactPoints) -> None:
+    def contacts(self, contacts: FramedContacts) -> None:
         constraints = self.constraints
         for c in loop(contacts.count[0]):
-            point, on = contacts.point(contacts.slots[c])
-            side, support = contact_side(constraints, self.soft, contacts.pairs[c], point.numbers)
+            contact, on = contacts.contact(contacts.slots[c])
+            side, support = contact_side(constraints, self.soft, contacts.pairs[c], contact.numbers)
             found = contact_rows(self.settings, self.h, side, self._pose(support.a), self._pose(support.b))
             self.problem.add_contact(support, on, found, self.links)
 
 
-def contact_side(constraints: Constraints, soft: SoftConstants, p: Index, point: Vec) -> tuple[ContactSide, Support]:
-    """What the rows of a contact of pair p depend on, and its support; point: the numbers of its point."""
+def contact_side(constraints: Constraints, soft: SoftConstants, p: Index, contact: Vec) -> tuple[ContactSide, Support]:
+    """What the rows of a contact of pair p depend on, and its support; contact: its numbers."""
     a, b, support = constraints.pair(p)
     side = ContactSide(
         (constraints.shape_record(a), constraints.shape_record(b)),
         (soft.shape(a), soft.shape(b)),
-        point,
-        follows_axis(constraints, p),
+        contact,
         soft.weight(support.a, support.b),
     )
     return side, support

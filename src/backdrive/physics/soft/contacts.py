@@ -1,89 +1,208 @@
-"""Contact points within their margins, and their frames.
+"""Contacts within their margins, where MuJoCo has them: found at the current poses, and differentiated.
 
-This is where the contacts of MuJoCo's physics come from: `find_points` asks every pair of shapes for its points, and
-`contact_frame` for the directions of friction, on which the result depends where cones are pyramidal.
+`find_contacts` asks every pair of geoms for its contacts (`geometry.mujoco`), `contacts_adjoint` goes back from their
+cotangents to those of poses and shapes. The first shape of a pair is MuJoCo's second geom, so that normals lead from
+the second shape to the first, as everywhere in this engine.
 """
 
 from __future__ import annotations
 
-from ...ir import Index, Mask, Scalar, absolute, any_lane, loop, select, sqrt, when
-from ...model.shapes import SHAPE_KINDS
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, memory, select, vjp, when
 from ...schema import layout
-from ...schema.layout import ShapeKind
+from ...schema.layout import GeomKind
 from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints
+from ..constraints.tables import SortedPairs
 from ..geometry.bounds import Bounds
 from ..geometry.contact_points import ContactPoints
-from ..geometry.narrow_phase import NarrowPhase, PairGroup, place_solid, sorted_pairs
-from ..math import spatial as sp
+from ..geometry.mujoco import ALL_PAIRS, GEOM_CONTACT, GeomContact, GeomKinds, GeomPair
+from ..geometry.mujoco.borrowed import SHAPES
+from ..geometry.narrow_phase import hull_of, near_in_groups, place_solid
+from ..geometry.solids import ACTIVE, Solid
+from ..math.arrays import accumulate, split
 from ..math.spatial import Vec
-from ..tree.poses import Pose
+from ..tree.poses import PLACE, Pose, pose_of
 from .constants import SoftConstants
 
-LEAST_LENGTH = 1e-15  # a projected axis that is shorter has no direction
+if TYPE_CHECKING:
+    from ...model import Model
 
 
-def find_points(constraints: Constraints, soft: SoftConstants, links: LinkMotions, reach: float) -> ContactPoints:
-    """All contact points whose gap is less than the margin of their pair.
+def geom_pairs(model: Model) -> SortedPairs:
+    """The pairs of a model in the order of `ALL_PAIRS`, each with MuJoCo's second geom first: the geom of the greater
+    kind, or of two of the same kind, the later one. In MuJoCo, the geoms of the world come before all others."""
+    placed = [*(shape for shapes in model.shapes for shape in shapes), *model.statics]
+    kinds = [shape.shape.geom for shape in placed]
+    order = [(k < len(placed) - len(model.statics), k) for k in range(len(placed))]
+    numbers = {entry: k for k, (entry, _) in enumerate(ALL_PAIRS)}
+    found: list[list[tuple[int, int]]] = [[] for _ in ALL_PAIRS]
+    for pair in model.pairs.tolist():
+        first, second = sorted(pair, key=lambda k: (kinds[k], order[k]))
+        found[numbers[kinds[first], kinds[second]]].append((second, first))
+    shapes = np.array([pair for pairs in found for pair in pairs], dtype=np.int64).reshape(-1, 2)
+    return SortedPairs(shapes, [len(pairs) for pairs in found], [pair.slots for _, pair in ALL_PAIRS])
 
-    reach: the greatest margin of a pair, relative to its smaller shape.
-    """
-    contacts, (poses, width) = ContactPoints(constraints), links
-    pairs = sorted_pairs(constraints.dim)
-    prefilter = any(pairs[number][1].prefilter for number in constraints.kinds)
-    bounds = Bounds(constraints, poses, width, 0.0, reach, False) if prefilter else None
+
+class GeomGroup(NamedTuple):
+    """The pairs of a model that are of the same two kinds of geoms, as in `narrow_phase.PairGroup`."""
+
+    number: int
+    kinds: GeomKinds
+    pair: GeomPair
+    first: Index
+    end: Index
+    slot: Index
+
+    def first_slot(self, p: Index) -> Index:
+        """The first slot of pair p."""
+        return self.slot + (p - self.first) * self.pair.slots
+
+    def solids(self, records: tuple[Vec, Vec], places: tuple[Vec, Vec]) -> tuple[Solid, Solid]:
+        """MuJoCo's first and second geom of a pair in the world, from the SHAPE records of its shapes and the poses of
+        their links."""
+        second, first = (
+            place_solid(SHAPES[kind], record, place)
+            for kind, record, place in zip(self.kinds[::-1], records, places, strict=True)
+        )
+        return first, second
+
+
+def groups_of(constraints: Constraints) -> Iterator[GeomGroup]:
+    """The groups of all kinds of pairs that occur."""
     for number in constraints.kinds:
-        group = PairGroup.of(constraints, number)
+        yield GeomGroup(number, *ALL_PAIRS[number], *constraints.group(number))
+
+
+class PlacedGeoms:
+    """A pair of shapes a and b in the world: SHAPE records, support, poses of their links, solids and margin (m)."""
+
+    def __init__(
+        self, constraints: Constraints, soft: SoftConstants, group: GeomGroup, p: Index, links: LinkMotions
+    ) -> None:
+        self.constraints, self.group, self.p = constraints, group, p
+        self.a, self.b, self.support = constraints.pair(p)
+        self.records = (constraints.shape_record(self.a), constraints.shape_record(self.b))
+        poses = [Pose.of(pose_of(links.poses, link, links.width)) for link in (self.support.a, self.support.b)]
+        self.places = (poses[0].place, poses[1].place)
+        self.solids = group.solids(self.records, self.places)
+        self.margin = pair_margin(constraints, soft, p)
+
+    def features(self) -> Vec:
+        """The features of its contacts; empty if its kinds have none."""
+        hulls = None
+        if self.group.pair.hull_search is not None:
+            hulls = (hull_of(self.constraints, self.b), hull_of(self.constraints, self.a))
+        return self.group.pair.features(*self.solids, self.margin, hulls)
+
+    def contacts(self, features: Vec) -> list[GeomContact]:
+        return self.group.pair.contacts(*self.solids, self.margin, features)
+
+
+def pair_margin(constraints: Constraints, soft: SoftConstants, p: Index) -> Scalar:
+    """The distance (m) from which on the contacts of a pair act."""
+    a, b = constraints.pair_shapes(p)
+    return soft.shape(a)[layout.MARGIN] + soft.shape(b)[layout.MARGIN]
+
+
+class FramedContacts(ContactPoints):
+    """Contact points with their tangents [nslot, 3]."""
+
+    def __init__(self, constraints: Constraints) -> None:
+        super().__init__(constraints)
+        self.tangents: ScalarArray = memory(constraints.nslot * 3)
+
+    def contact(self, slot: Index) -> tuple[GeomContact, Mask]:
+        """The contact in a slot, and where it is active."""
+        point, active = self.point(slot)
+        return GeomContact(*point, tuple(self.tangents.get(slot, 3))), active
+
+    def put_contacts(self, pair: Index, slot: Index, contacts: list[GeomContact], active: list[Mask]) -> None:
+        """Put the contacts of a pair into its slots, from this one on, and list those that are active in some lane."""
+        for k, contact in enumerate(contacts):
+            self.tangents.put(slot + k, contact.tangent)
+        self.put_pair(pair, slot, [contact.point for contact in contacts], active)
+
+
+def find_contacts(constraints: Constraints, soft: SoftConstants, links: LinkMotions) -> FramedContacts:
+    """All contacts whose distance is less than the margin of their pair."""
+    contacts = FramedContacts(constraints)
+    cheap = all(ALL_PAIRS[number][1].cheap for number in constraints.kinds)
+    bounds = None if cheap else Bounds(constraints, *links, 0.0, 0.0, False)
+    for group in groups_of(constraints):
         for p in loop(group.end, start=group.first):
             if bounds is None:
-                _add(contacts, soft, NarrowPhase(constraints, group, p, poses, width), True)
+                _add(contacts, PlacedGeoms(constraints, soft, group, p, links), True)
                 continue
-            half_space = None
-            if not SHAPE_KINDS[group.kinds[1]].bounded:
-                half_space = place_solid(group.kinds[1], constraints.shape_record(constraints.pair_shapes(p)[1]), ())
-            near = bounds.spheres_near(p, half_space)
+            plane, margin = None, pair_margin(constraints, soft, p)
+            if group.kinds[0] == GeomKind.PLANE:
+                record = constraints.shape_record(constraints.pair_shapes(p)[1])
+                plane = place_solid(SHAPES[GeomKind.PLANE], record, ())
+            near = bounds.spheres_near(p, plane, margin)
             for _ in when(any_lane(near)):
-                _add(contacts, soft, NarrowPhase(constraints, group, p, poses, width), near)
+                placed = PlacedGeoms(constraints, soft, group, p, links)
+                if not group.pair.searches or group.pair.cheap:
+                    _add(contacts, placed, near)
+                    continue
+                first, second = placed.solids
+                near = near & bounds.boxes_near(p, second, first, plane is not None, margin)
+                for _ in when(any_lane(near)):
+                    _add(contacts, placed, near)
     return contacts
 
 
-def _add(contacts: ContactPoints, soft: SoftConstants, narrow: NarrowPhase, near: Mask) -> None:
-    """Add the points of a pair that are within its margin, in the lanes `near`."""
-    features, slot, p = narrow.search(), narrow.group.first_slot(narrow.p), narrow.p
+def _add(contacts: FramedContacts, placed: PlacedGeoms, near: Mask) -> None:
+    """Add the contacts of a pair that are within its margin, in the lanes `near`."""
+    features, p = placed.features(), placed.p
     if features:
-        contacts.put_features(narrow.group.number, p, features)
-    margin = soft.shape(narrow.a)[layout.MARGIN] + soft.shape(narrow.b)[layout.MARGIN]
-    points = narrow.points(features)
-    active = [near & (point.gap < margin) for point in points]
-    contacts.put_pair(p, slot, points, active)
+        contacts.put_features(placed.group.number, p, features)
+    found = placed.contacts(features)
+    active = [near & (contact.dist < placed.margin) for contact in found]
+    contacts.put_contacts(p, placed.group.first_slot(p), found, active)
 
 
-def follows_axis(constraints: Constraints, p: Index) -> Scalar:
-    """1 if the frame of pair p's contacts is aligned with the axis of its first shape: a capsule on a plane; else 0."""
-    pairs = sorted_pairs(constraints.dim)
-    result: Scalar = 0.0
-    for number in constraints.kinds:
-        if pairs[number][0] == (ShapeKind.CAPSULE, ShapeKind.PLANE):
-            group = PairGroup.of(constraints, number)
-            result = select((p >= group.first) & (p < group.end), 1.0, 0.0)
-    return result
+class PoseCotangents(NamedTuple):
+    """Poses over links, of `width` numbers each; their cotangents, and those of the constants."""
+
+    poses: ScalarArray
+    width: int
+    poses_bar: ScalarArray
+    constants_bar: ScalarArray | None
 
 
-def contact_frame(normal: Vec, follows: Scalar, a: Pose, shape: Vec) -> tuple[Vec, Vec]:
-    """The two tangents of a contact.
+def contacts_adjoint(
+    constraints: Constraints, soft: SoftConstants, contacts: FramedContacts, bars: ScalarArray, links: PoseCotangents
+) -> None:
+    """Add the vector-Jacobian products of the contacts to the cotangents of poses and of the model's constants.
 
-    The first is the projection of an axis into the tangent plane: of the y axis, or of the z axis where the normal is
-    close to y; or, with `follows` 1, of the axis of the first shape. a, shape: its link's pose and its SHAPE record.
+    bars [nslot, GEOM_CONTACT]: cotangents of the numbers of contacts; read for active ones only.
     """
-    steep = absolute(normal[1]) >= 0.5
-    usual = _projected(normal, (0.0, select(steep, 0.0, 1.0), select(steep, 1.0, 0.0)))
-    axis = sp.rotate(a.rotation, shape[layout.TURN + 2 : layout.TURN + 9 : 3])
-    along = _projected(normal, axis)
-    aligned = (follows > 0.5) & (sp.dot(along, along) > LEAST_LENGTH * LEAST_LENGTH)
-    first = [select(aligned, x, y) for x, y in zip(along, usual, strict=True)]
-    tangent = sp.scale(1.0 / sqrt(sp.dot(first, first)), first)
-    return tangent, sp.cross(normal, tangent)
+    pose_size, motions = sum(PLACE), LinkMotions(links.poses, links.width)
+    parts = (pose_size, pose_size, layout.SHAPE, layout.SHAPE)
+    for group, p in near_in_groups(contacts, groups_of(constraints)):
+        placed, slot, seeds = PlacedGeoms(constraints, soft, group, p, motions), group.first_slot(p), []
+        features, margin = contacts.features(group.number, p), placed.margin
+        for k in range(group.pair.slots):
+            active = contacts.record(slot + k)[ACTIVE] > 0.5
+            seeds += [select(active, x, 0.0) for x in bars.get(slot + k, GEOM_CONTACT)]
 
+        def found(
+            *x: Scalar, group: GeomGroup = group, margin: Scalar = margin, features: Vec = features
+        ) -> list[Scalar]:
+            pose_a, pose_b, record_a, record_b = split(x, *parts)
+            solids = group.solids((record_a, record_b), (pose_a, pose_b))
+            return [y for contact in group.pair.contacts(*solids, margin, features) for y in contact.numbers]
 
-def _projected(normal: Vec, x: Vec) -> Vec:
-    return sp.sub(x, sp.scale(sp.dot(normal, x), normal))
+        _, gradient = vjp(found, [x for part in (*placed.places, *placed.records) for x in part], seeds)
+        a_bar, b_bar, *record_bars = split(gradient, *parts)
+        for link, pose_bar in ((placed.support.a, a_bar), (placed.support.b, b_bar)):
+            if not is_constant(link, 0):
+                accumulate(links.poses_bar.at(link * links.width), pose_bar)
+        if links.constants_bar is not None:
+            start = constraints.head("shape_constants")
+            for shape, record_bar in zip((placed.a, placed.b), record_bars, strict=True):
+                accumulate(links.constants_bar.at(start + shape * layout.SHAPE), record_bar)

@@ -20,8 +20,11 @@ CONES = ("pyramidal", "elliptic")
 class MuJoCo:
     """MuJoCo's physics: soft constraints, as ``Simulator(model, physics="mujoco")`` has them. None: as in the file.
 
-    Contact points are this engine's. For spheres and capsules on planes they are those of MuJoCo; elsewhere there may
-    be others, or more of them, so that a step in which, say, two capsules touch may differ from MuJoCo's.
+    Contacts are where MuJoCo has them: the same points, distances, frames and number for planes, spheres, capsules,
+    boxes, and cylinders with planes and spheres; within the tolerance of its iterations for ellipsoids with planes,
+    spheres, capsules and each other, and for capsules with cylinders (unless they lie on a cap). The contact points of
+    other pairs with cylinders and ellipsoids, and of meshes, are those of rigid physics: steps in which they touch
+    differ from MuJoCo's.
 
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic".
     impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method.
@@ -76,7 +79,6 @@ class MuJoCo:
             refsafe=options.refsafe,
             condim=options.condim,
             power=options.power,
-            reach=options.reach,
             medium=_medium_start(model) if options.medium else None,
             last_stage=self.last_stage,
         )

@@ -12,12 +12,11 @@ from ...ir import Scalar, maximum, select, sqrt
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..constraints.rows import Row, row_speed
-from ..geometry.solids import ContactPoint
+from ..geometry.mujoco import GeomContact
 from ..math import spatial as sp
 from ..math.spatial import ZERO3, Vec
 from ..solvers.active_set import INFINITE
 from ..tree.poses import Pose
-from .contacts import contact_frame
 from .drift import Drifting
 from .impedance import ContactMaterial, Softness, mixed, softness
 from .laws import ContactLaw, SingleLaw
@@ -28,12 +27,11 @@ LEAST_TRACE = 1e-12  # 4 w² of a relative quaternion is at least this: half tur
 
 class ContactSide(NamedTuple):
     """What a contact's rows depend on besides the poses of its links: the SHAPE and SOFT_SHAPE records of both shapes,
-    the numbers of the point, whether its frame follows an axis (`contacts.follows_axis`), and the inverse inertia."""
+    the numbers of the `GeomContact`, and the inverse inertia."""
 
     shapes: tuple[Vec, Vec]
     softs: tuple[Vec, Vec]
-    point: Vec
-    follows: Scalar
+    contact: Vec
     weight: Scalar
 
 
@@ -47,13 +45,12 @@ class SoftContactRows(NamedTuple):
 
 def contact_rows(settings: SoftSettings, h: Scalar, side: ContactSide, a: Pose, b: Pose) -> SoftContactRows:
     """The first twist of the poses is that of v."""
-    point, material = ContactPoint.of(side.point), mixed(side.shapes, side.softs)
-    tangents = contact_frame(point.normal, side.follows, a, side.shapes[0])
-    directions = (point.normal, *tangents)
-    rows = [Row(point.position, ZERO3, d) for d in directions]
+    contact, material = GeomContact.of(side.contact), mixed(side.shapes, side.softs)
+    directions = (contact.normal, contact.tangent, contact.bitangent)
+    rows = [Row(contact.position, ZERO3, d) for d in directions]
     if settings.block > len(rows):
-        rows += [Row(point.position, d, ZERO3) for d in directions]
-    error = point.gap - material.margin
+        rows += [Row(contact.position, d, ZERO3) for d in directions]
+    error = contact.dist - material.margin
     soft = softness(settings, h, material.soft, error)
     speeds = [row_speed(row, a) - row_speed(row, b) for row in rows]
     reference = [soft.reference(error if k == 0 else 0.0, speed) for k, speed in enumerate(speeds)]

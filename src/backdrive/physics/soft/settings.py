@@ -13,8 +13,7 @@ class SoftSettings:
     impratio: of frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method
     has converged when its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
-    condim: the greatest of all contacts. power: of all impedances. reach: the greatest margin of a pair, relative
-    to its smaller shape.
+    condim: the greatest of all contacts. power: of all impedances.
     medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
     last_stage: steps of "rk4" end at their last stage.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
@@ -30,7 +29,6 @@ class SoftSettings:
     refsafe: bool
     condim: int
     power: int
-    reach: float
     medium: int | None = None
     last_stage: bool = False
     solved: float = 1e-13

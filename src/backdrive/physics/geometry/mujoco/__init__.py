@@ -8,9 +8,11 @@
     boxes               two boxes
     capsule_cylinder    a capsule with a cylinder
     ellipsoids          an ellipsoid with a sphere, a capsule or another ellipsoid
+    borrowed            pairs that touch where the rigid engine has it, and not where MuJoCo has it
 
-MuJoCo iterates, to a tolerance, for convex solids without a closed form: the last two modules find what its iterations
-converge to. Cylinders with boxes, ellipsoids and each other, and boxes with ellipsoids, are missing here.
+MuJoCo iterates, to a tolerance, for convex solids without a closed form: `capsule_cylinder` and `ellipsoids` find what
+its iterations converge to. Cylinders with boxes, ellipsoids and each other, boxes with ellipsoids, and meshes are
+borrowed.
 
 `GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
 `contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
@@ -24,19 +26,25 @@ is the one that MuJoCo has first, by geom id or in the order of a `<pair>`.
 margin (m): contacts exist where dist <= margin. In MuJoCo 4 that is the sum of margin and gap of the two geoms; only
 contacts with dist < margin (without the gap) have forces. An empty slot has the distance FAR and no derivatives.
 
-The contact frame has MuJoCo's normal, from the first geom to the second; `GeomContact.point` has that of a
-`ContactPoint`. The direction (tangent) of a contact matters for pyramidal friction cones only.
+The contact frame has MuJoCo's normal, from the first geom to the second. The direction (tangent) of a contact matters
+for pyramidal friction cones, and where friction differs by direction.
 """
 
 from __future__ import annotations
 
+from itertools import combinations_with_replacement
+
+from ....schema.layout import GeomKind
 from . import boxes, capsule_box, capsule_cylinder, ellipsoids, planes, rounded, spheres
-from .contacts import GEOM_CONTACT, GeomContact, GeomKind, GeomPair
+from .borrowed import borrowed
+from .contacts import GEOM_CONTACT, GeomContact, GeomPair
 
 PLANE, SPHERE, CAPSULE = GeomKind.PLANE, GeomKind.SPHERE, GeomKind.CAPSULE
 ELLIPSOID, CYLINDER, BOX = GeomKind.ELLIPSOID, GeomKind.CYLINDER, GeomKind.BOX
 
-GEOM_PAIRS: dict[tuple[GeomKind, GeomKind], GeomPair] = {
+GeomKinds = tuple[GeomKind, GeomKind]
+
+GEOM_PAIRS: dict[GeomKinds, GeomPair] = {
     (PLANE, SPHERE): planes.PLANE_SPHERE,
     (PLANE, CAPSULE): planes.PLANE_CAPSULE,
     (PLANE, ELLIPSOID): planes.PLANE_ELLIPSOID,
@@ -56,4 +64,11 @@ GEOM_PAIRS: dict[tuple[GeomKind, GeomKind], GeomPair] = {
 }
 """The pairs of geoms that touch where MuJoCo has it."""
 
-__all__ = ["GEOM_CONTACT", "GEOM_PAIRS", "GeomContact", "GeomKind", "GeomPair"]
+ALL_PAIRS: list[tuple[GeomKinds, GeomPair]] = [
+    (kinds, GEOM_PAIRS.get(kinds) or borrowed(*kinds))
+    for kinds in combinations_with_replacement(GeomKind, 2)
+    if kinds != (PLANE, PLANE)
+]
+"""These and the borrowed ones, in the order in which tables and kernels number them."""
+
+__all__ = ["ALL_PAIRS", "GEOM_CONTACT", "GEOM_PAIRS", "GeomContact", "GeomKind", "GeomKinds", "GeomPair"]

@@ -27,6 +27,10 @@ WORSE = 0.05
 """... unless its separation is less by this part."""
 
 
+SAME = 1e-12
+"""Corners that are closer, relative to the faces, are one: equal boxes on each other have four contacts."""
+
+
 class _Faces:
     """The faces of two boxes at each other, in the axes of the reference face.
 
@@ -47,15 +51,14 @@ class _Faces:
     def corners(self) -> list[tuple[Mask, Vec]]:
         """Twelve candidates for corners of the overlap, and which of them exist: coordinates (m) along the reference
         face, and height over it. 0 to 3: where an edge of the incident face enters the reference face. 4 to 7: where it
-        leaves. 8 to 11: the corners of the reference face."""
+        leaves. 8 to 11: the corners of the reference face. Of corners at the same place, only the first exists."""
         face, enters, leaves, below = self.face, [], [], []
         for e in range(4):
             x, y = face.corner(e), face.corner(e + 1)
             cut = face.clip_edge(x, y)
-            on = cut.cut0 + cut.cut1 <= 1.0
             edge = sub(y, x)
-            enters.append((on, along(x, edge, cut.cut0)))
-            leaves.append((on & (cut.cut1 > 0.0), along(y, edge, -cut.cut1)))
+            enters.append((cut.cut0 + cut.cut1 <= 1.0, along(x, edge, cut.cut0)))
+            leaves.append(((cut.cut0 + cut.cut1 < 1.0 - SAME) & (cut.cut1 > SAME), along(y, edge, -cut.cut1)))
         (pu, pv, pn), (ru, rv, rn) = face.p, face.r
         area = pu * rv - pv * ru
         inverse = 1.0 / guarded(area)
@@ -64,6 +67,9 @@ class _Faces:
             du, dv = u - face.middle[0], v - face.middle[1]
             s, t = (du * rv - dv * ru) * inverse, (dv * pu - du * pv) * inverse
             under = (absolute(area) > 1e-30) & (absolute(s) <= 1.0) & (absolute(t) <= 1.0)
+            near = SAME * (face.half[0] + face.half[1])
+            for exists, place in (*enters, *leaves):
+                under = under & ~(exists & (absolute(place[0] - u) < near) & (absolute(place[1] - v) < near))
             below.append((under, (u, v, face.middle[2] + s * pn + t * rn)))
         found = [*enters, *leaves, *below]
         return [(exists, (u, v, n - face.level)) for exists, (u, v, n) in found]

@@ -1,16 +1,16 @@
-"""The vocabulary of MuJoCo's narrow phase: kinds of geoms, contacts with their frames, and pairs of geoms."""
+"""The vocabulary of MuJoCo's narrow phase: contacts with their frames, and pairs of geoms."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import IntEnum
 from typing import NamedTuple
 
 from ....ir import Mask, Scalar, absolute, select, sqrt
+from ...math.arrays import split
 from ...math.spatial import Vec, cross, dot, scale, sub
 from ..pairs.common import along, choose
-from ..solids import FAR, ContactPoint, Solid
+from ..solids import FAR, ContactPoint, Hull, Solid
 
 SMALLEST = 1e-15
 """MuJoCo's smallest length: it takes shorter vectors for zero, and normalises them to X."""
@@ -18,17 +18,6 @@ SMALLEST = 1e-15
 X: Vec = (1.0, 0.0, 0.0)
 Y: Vec = (0.0, 1.0, 0.0)
 Z: Vec = (0.0, 0.0, 1.0)
-
-
-class GeomKind(IntEnum):
-    """Kinds of geoms, with MuJoCo's codes; in a pair, the geom with the smaller code is the first."""
-
-    PLANE = 0
-    SPHERE = 2
-    CAPSULE = 3
-    ELLIPSOID = 4
-    CYLINDER = 5
-    BOX = 6
 
 
 # ------------------------------------------------------------------------------------------ vectors
@@ -89,10 +78,15 @@ class GeomContact(NamedTuple):
     def numbers(self) -> tuple[Scalar, ...]:
         return (self.dist, *self.position, *self.normal, *self.tangent)
 
-    def point(self, plane: bool) -> ContactPoint:
-        """The contact point of the same two solids. plane: whether the first geom is a plane. MuJoCo has planes first
-        and `ShapeKind` has them last; all other kinds are in the same order."""
-        return ContactPoint(self.dist, self.position, self.normal if plane else scale(-1.0, self.normal))
+    @classmethod
+    def of(cls, numbers: Vec) -> GeomContact:
+        """A view of GEOM_CONTACT numbers."""
+        return cls(numbers[0], *split(numbers[1:], 3, 3, 3))
+
+    @property
+    def point(self) -> ContactPoint:
+        """Without its tangent: that of a pair whose first solid is the second geom."""
+        return ContactPoint(self.dist, self.position, self.normal)
 
 
 GEOM_CONTACT = 10
@@ -116,8 +110,7 @@ def keep(condition: Mask, given: GeomContact) -> GeomContact:
 
 def choose_contact(condition: Mask, a: GeomContact, b: GeomContact) -> GeomContact:
     """Contact a where the condition holds, else b."""
-    numbers = choose(condition, a.numbers, b.numbers)
-    return GeomContact(numbers[0], numbers[1:4], numbers[4:7], numbers[7:])
+    return GeomContact.of(choose(condition, a.numbers, b.numbers))
 
 
 def between_balls(a: Vec, radius_a: Scalar, b: Vec, radius_b: Scalar, otherwise: Vec) -> GeomContact:
@@ -141,6 +134,9 @@ ContactFunction = Callable[[Solid, Solid, Scalar, Vec], list[GeomContact]]
 GeomSearch = Callable[[Solid, Solid, Scalar], Vec]
 """(first, second, margin) -> features: always the same number of scalars."""
 
+HullSearch = Callable[[Solid, Solid, Scalar, Hull, Hull], Vec]
+"""(first, second, margin, hull of the first, hull of the second) -> features."""
+
 
 @dataclass(frozen=True)
 class GeomPair:
@@ -148,14 +144,25 @@ class GeomPair:
 
     slots: the most contacts that the pair can have. contacts: straight-line code, which is differentiated. search:
     finds what `contacts` takes as constants, its features; None if there are none. continuous: whether features move
-    along the geoms, so that they must be found anew at every pose.
+    along the geoms, so that they must be found anew at every pose. hull_search: in place of `search`, of a pair that
+    needs hulls. cheap: a test of bounding volumes first would not save time.
     """
 
     slots: int
     contacts: ContactFunction
     search: GeomSearch | None = None
     continuous: bool = False
+    hull_search: HullSearch | None = None
+    cheap: bool = False
 
-    def features(self, first: Solid, second: Solid, margin: Scalar) -> Vec:
-        """What `contacts` takes as constants at these poses."""
-        return () if self.search is None else self.search(first, second, margin)
+    @property
+    def searches(self) -> bool:
+        """Whether there are features to find."""
+        return self.search is not None or self.hull_search is not None
+
+    def features(self, first: Solid, second: Solid, margin: Scalar, hulls: tuple[Hull, Hull] | None = None) -> Vec:
+        """What `contacts` takes as constants at these poses. hulls: of both, empty tables for a geom that has none."""
+        if self.hull_search is not None:
+            assert hulls is not None
+            return tuple(self.hull_search(first, second, margin, *hulls))
+        return () if self.search is None else tuple(self.search(first, second, margin))

@@ -17,11 +17,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ....ir import Mask, Scalar, absolute, carry, maximum, minimum, select, sqrt, while_any
+from ....ir import Mask, Scalar, absolute, carry, maximum, memory, minimum, rolled, select, sqrt, while_any
 from ...math.arrays import split
 from ...math.spatial import ZERO3, Vec, add, cross, dot, rotate, scale, sub
 from ..pairs.common import along, choose, guarded
-from ..solids import Solid
+from ..solids import FAR, Solid
 from .contacts import GeomContact, GeomPair, axis, contact, default_tangent, keep, normalised
 
 CONVERGED = 1e-11
@@ -129,11 +129,15 @@ class _Gap:
 
     def best(self, starts: list[Vec]) -> Vec:
         """The one with the greatest gap."""
-        best, value = starts[0], self.value(starts[0])
-        for start in starts[1:]:
-            other = self.value(start)
-            best, value = choose(other > value, start, best), maximum(other, value)
-        return best
+        table, best = memory(3 * len(starts)), carry(4)
+        for k, start in enumerate(starts):
+            table.put(k, start)
+        best.put(0, (0.0, 0.0, 1.0, -FAR))
+        for k in rolled(len(starts)):
+            start = table.get(k, 3)
+            value = self.value(start)
+            best.put(0, choose(value > best[3], (*start, value), tuple(best[m] for m in range(4))))
+        return tuple(best[m] for m in range(3))
 
 
 def _starts(d: Vec, *solids: Solid) -> list[Vec]:

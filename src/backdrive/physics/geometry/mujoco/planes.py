@@ -119,8 +119,8 @@ def plane_cylinder(plane: Solid, cylinder: Solid, margin: Scalar, features: Vec)
     return [keep(touches & (point.dist <= margin), point) for point in points]
 
 
-PLANE_SPHERE = GeomPair(1, plane_sphere)
-PLANE_CAPSULE = GeomPair(2, plane_capsule, capsule_tangent, continuous=True)
+PLANE_SPHERE = GeomPair(1, plane_sphere, cheap=True)
+PLANE_CAPSULE = GeomPair(2, plane_capsule, capsule_tangent, continuous=True, cheap=True)
 PLANE_ELLIPSOID = GeomPair(1, plane_ellipsoid)
 PLANE_CYLINDER = GeomPair(4, plane_cylinder, lowest_place, continuous=True)
 PLANE_BOX = GeomPair(4, plane_box)
