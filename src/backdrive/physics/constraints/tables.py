@@ -78,7 +78,8 @@ class ConstraintTables(NamedTuple):
 
 def constraint_tables(model: Model) -> ConstraintTables | None:
     """The tables of a model; None if nothing constrains its motion."""
-    if not (model.npair or model.nlimit or model.nfriction or model.nequality):
+    combined = model.soft is not None and model.soft.more_size > 0
+    if not (model.npair or model.nlimit or model.nfriction or model.nequality or combined):
         return None
     groups, pair_of_slot, kinds = _groups(model)
     sizes = (model.nlink, model.nq, model.nu)
