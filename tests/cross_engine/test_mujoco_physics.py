@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tendons, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -79,6 +79,13 @@ def test_servos_and_flags(integrator, flag):
     check(SERVOS, bd.MuJoCo(integrator=integrator), seed=1, touching=False)
     without = SERVOS.replace('"0.01"/>', f'"0.01"><flag {flag}="disable"/></option>', 1)
     check(without, bd.MuJoCo(integrator=integrator), seed=2, touching=False)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit", "implicitfast"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_fixed_tendons_and_couplings(integrator, seed):
+    check(tendons(), bd.MuJoCo(integrator=integrator), seed)
 
 
 def test_a_rollout_stays_with_mujoco():

@@ -4,7 +4,20 @@ contacts, with every integrator and both cones."""
 import numpy as np
 import pytest
 import torch
-from mujoco_worlds import HEAP, LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import (
+    COUPLED,
+    HEAP,
+    LINKED,
+    MEDIUM,
+    SERVOS,
+    load,
+    mujoco_model,
+    steps_of_mujoco,
+    tendons,
+    tensors,
+    visited,
+    zoo,
+)
 
 import backdrive as bd
 
@@ -14,7 +27,9 @@ PARAMETERS = (
     "mass", "inertia", "com", "armature", "damping", "gravity", "friction", "solref", "solimp", "margin",
     "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp", "joint_friction",
     "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
-    "density", "viscosity", "wind", "gravcomp",
+    "density", "viscosity", "wind", "gravcomp", "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness",
+    "tendon_damping", "tendon_friction", "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref",
+    "tendon_friction_solimp",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -118,6 +133,19 @@ def test_gradient_of_a_heap():
     """All pairs of geoms, with respect to their sizes, too."""
     for seed in range(2):
         Loss(HEAP, bd.MuJoCo(), seed).check()
+
+
+@pytest.mark.parametrize("integrator", ["euler", "implicitfast"])
+def test_gradient_with_a_tendon_and_a_coupling(integrator):
+    for seed in range(3):
+        Loss(COUPLED, bd.MuJoCo(integrator=integrator), seed).check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["euler", "implicit"])
+def test_gradient_with_tendons_and_couplings(integrator):
+    for seed in range(3):
+        Loss(tendons(), bd.MuJoCo(integrator=integrator), seed).check()
 
 
 def test_gradient_of_ten_steps():

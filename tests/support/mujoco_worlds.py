@@ -76,6 +76,41 @@ HEAP = """<mujoco><option timestep="0.004"/><default><geom condim="4" friction="
 """One free body of each kind, on each other, on a plane and on a fixed box."""
 
 
+COUPLED = """<mujoco><option timestep="0.01"/><worldbody>
+ <body pos="0 0 0.3"><joint name="i" axis="0 1 0"/><geom type="capsule" size="0.05 0.1" pos="0.1 0 0"/>
+  <body pos="0.2 0 0"><joint name="j" axis="0 1 1"/><geom type="capsule" size="0.05 0.1"/>
+   <body pos="0.2 0 0"><joint name="k" axis="1 0 0"/><geom type="capsule" size="0.05 0.1"/></body></body></body>
+ </worldbody><equality><joint joint1="j" joint2="i" polycoef="0.1 0.5 0.2 0 0" solref="0.05 1"/></equality>
+<tendon><fixed name="t" damping="0.1" stiffness="0.2" frictionloss="0.02" limited="true" range="-0.3 0.3">
+  <joint joint="i" coef="1"/><joint joint="k" coef="-0.5"/></fixed></tendon>
+<actuator><position tendon="t" kp="2" kv="0.3"/></actuator></mujoco>"""
+"""Three links on a tendon, and an equation between two joints."""
+
+
+def tendons(power: int = 2) -> str:
+    """A floating body with fingers: fixed tendons with springs, dampers, limits, friction and servos, and equations
+    between joints and between tendons."""
+    finger = """<body pos="{x} {y} 0"><joint name="{name}" axis="0 1 0.2" damping="0.01" ref="{ref}"/>
+     <geom type="capsule" size="0.03 0.1" pos="0 0 0.1"/></body>"""
+    places = {"a": (0.3, 0.0), "b": (-0.3, 0.0), "c": (0.0, 0.3), "d": (0.0, -0.3)}
+    fingers = "".join(finger.format(name=n, x=x, y=y, ref=10 * x) for n, (x, y) in places.items())
+    solimp = f"0.9 0.95 0.01 0.5 {power}"
+    return f"""<mujoco><option timestep="0.005"/><default><geom solimp="{solimp}"/>
+ <equality solimp="{solimp}"/><tendon solimplimit="{solimp}" solimpfriction="{solimp}"/></default><worldbody>
+ <geom type="plane" size="5 5 1"/><body pos="0 0 0.18"><freejoint/><geom type="sphere" size="0.2"/>{fingers}</body>
+ <body pos="1 0 0.5"><joint name="e" type="slide" axis="0 0 1"/><geom type="sphere" size="0.1"/></body></worldbody>
+<tendon><fixed name="s" stiffness="4" damping="0.2" springlength="-0.05 0.1" limited="true" range="-0.2 0.2"
+  margin="0.03" solreflimit="0.03 0.9"><joint joint="a" coef="1"/><joint joint="b" coef="-0.5"/></fixed>
+ <fixed name="t" frictionloss="0.05"><joint joint="b" coef="0.7"/><joint joint="c" coef="0.4"/></fixed>
+ <fixed name="u"><joint joint="e" coef="2"/></fixed></tendon>
+<equality><joint joint1="c" joint2="d" polycoef="0.05 0.8 0.3 -0.2 0.1" solref="0.03 1.1"/>
+ <tendon tendon1="t" tendon2="u" polycoef="0.1 0.5 0.2 0 0" solref="-300 -20"/>
+ <joint joint1="b" polycoef="0.1 0 0 0 0"/></equality>
+<actuator><position tendon="s" kp="2" kv="0.3" gear="1.5"/>
+ <general tendon="s" biastype="affine" biasprm="0 0 -0.4" forcelimited="true" forcerange="-0.05 0.05"/>
+ <motor joint="d"/><motor tendon="u"/></actuator></mujoco>"""
+
+
 def source(name: str) -> str:
     """The path of one of Gymnasium's models; or the XML itself."""
     return name if name.startswith("<") else str(ASSETS / f"{name}.xml")

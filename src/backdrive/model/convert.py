@@ -15,7 +15,15 @@ from .model import Model
 from .read_soft import SoftSources, read_soft
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, Ellipsoid, HalfSpace, PlacedShape, Shape, Sphere
-from .unsupported import actuator_count, actuator_fault, disabled, geom_name, representable, shape_friction
+from .unsupported import (
+    actuator_count,
+    actuator_fault,
+    disabled,
+    geom_name,
+    pulls_tendon,
+    representable,
+    shape_friction,
+)
 
 Array = np.ndarray
 
@@ -53,13 +61,18 @@ def convert(
     touching: list[tuple[int, int]] = []
     if "contact" not in ignore and not disabled(model, "CONTACT", "CONSTRAINT"):
         statics, touching = _add_shapes(model, links, body_links)
+    actuators = [
+        i
+        for i in range(actuator_count(model))
+        if actuator_fault(model, i) is None and not (pulls_tendon(model, i) and "actuator" in ignore)
+    ]
     equalities: list[Equality] = []
     if "equality" not in ignore and not disabled(model, "EQUALITY", "CONSTRAINT"):
         equalities = _equalities(model, body_links)
     parts = WorldParts(
         dim=3,
         links=links,
-        actuators=_actuators(model, joint_links, motors),
+        actuators=_actuators(model, joint_links, actuators, motors),
         gravity=np.zeros(3) if disabled(model, "GRAVITY") else model.opt.gravity.copy(),
         timestep=timestep,
         statics=statics,
@@ -68,7 +81,10 @@ def convert(
         touching=touching,
         parents_touch=disabled(model, "FILTERPARENT"),
         combine="max",
-        soft=read_soft(model, SoftSources(links, joint_links, body_links, shape_geoms(model), equalities, ignore)),
+        soft=read_soft(
+            model,
+            SoftSources(links, joint_links, body_links, shape_geoms(model), equalities, actuators, ignore),
+        ),
     )
     return pack(parts)
 
@@ -143,12 +159,14 @@ def _uniform(values: Array) -> float:
     return float(values[0])
 
 
-def _actuators(model: mujoco.MjModel, joint_links: list[int], motors: Motor | None) -> list[LinkActuator]:
-    """The actuators in MuJoCo's order, without those that cannot be represented (and were ignored); then `motors`."""
+def _actuators(
+    model: mujoco.MjModel, joint_links: list[int], chosen: list[int], motors: Motor | None
+) -> list[LinkActuator]:
+    """The chosen actuators, in MuJoCo's order; then `motors`."""
     count = actuator_count(model)
     names = _names(model, mujoco.mjtObj.mjOBJ_ACTUATOR, count, "motor")
-    chosen = [i for i in range(count) if actuator_fault(model, i) is None]
-    result = [_actuator(model, i, names[i], joint_links[model.actuator_trnid[i, 0]]) for i in chosen]
+    links = [-1 if pulls_tendon(model, i) else joint_links[model.actuator_trnid[i, 0]] for i in chosen]
+    result = [_actuator(model, i, names[i], link) for i, link in zip(chosen, links, strict=True)]
     if motors is None:
         return result
     joints = _names(model, mujoco.mjtObj.mjOBJ_JOINT, model.njnt, "joint")

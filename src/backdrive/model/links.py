@@ -70,7 +70,7 @@ class LinkSpec:
 
 @dataclass(frozen=True)
 class LinkActuator:
-    """An actuator on degree of freedom ``dof`` of link ``link``; ``record`` is its MOTOR record."""
+    """An actuator on degree of freedom ``dof`` of link ``link`` (-1: on a tendon); ``record`` is its MOTOR record."""
 
     name: str
     link: int
@@ -178,7 +178,7 @@ def pack(parts: WorldParts) -> Model:
     soft_size = 0
     if parts.soft is not None:
         medium = layout.medium_size(len(links)) if parts.soft.options.medium else 0
-        soft_size = layout.soft_size(len(links), *sizes[3:]) + medium
+        soft_size = layout.soft_size(len(links), *sizes[3:]) + medium + parts.soft.options.more_size
     if len(constants) != layout.constants_size(*sizes) + soft_size:
         raise AssertionError("the constants do not have the size that the layout says")
     for link in links:
@@ -194,8 +194,8 @@ def pack(parts: WorldParts) -> Model:
         kind=kind,
         body_link=np.array(bodies, dtype=np.int64),
         joint_link=np.array(joints, dtype=np.int64),
-        motor_q=np.array([qadr[a.link] + a.dof for a in actuators], dtype=np.int64),
-        motor_v=np.array([vadr[a.link] + a.dof for a in actuators], dtype=np.int64),
+        motor_q=np.array([-1 if a.link < 0 else qadr[a.link] + a.dof for a in actuators], dtype=np.int64),
+        motor_v=np.array([-1 if a.link < 0 else vadr[a.link] + a.dof for a in actuators], dtype=np.int64),
         constants=constants,
         q0=np.concatenate([_or_rest(link.q0, link) for link in links]),
         v0=np.concatenate([np.zeros(NV[link.kind]) if link.v0 is None else link.v0 for link in links]),

@@ -198,6 +198,8 @@ def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
 SOFT_PARAMETERS = (
     "solref", "solimp", "margin", "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp",
     "limit_margin", "joint_friction_solref", "joint_friction_solimp", "density", "viscosity", "wind", "gravcomp",
+    "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness", "tendon_damping", "tendon_friction",
+    "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref", "tendon_friction_solimp",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -215,11 +217,12 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     frictions = start + (model.nlimit + np.arange(model.nfriction)) * layout.SOFT_JOINT
     name_of = dict(zip(model.joint_link.tolist(), model.joints, strict=True))
     limited, rubbing = (tuple(name_of[i] for i in x.tolist()) for x in (model.limit_link, model.friction_link))
-    for prefix, rows, at in (("", model.shape_names, shapes), ("limit_", limited, limits),
-                             ("joint_friction_", rubbing, frictions)):  # fmt: skip
-        solref, solimp = _grid(at + layout.SOLREF, np.arange(2)), _grid(at + layout.SOLIMP, np.arange(4))
-        yield _entry(f"{prefix}solref", "s, 1 | -1/s^2, -1/s", rows, [ParameterPiece(solref)])
-        yield _entry(f"{prefix}solimp", "1, 1, m | rad, 1", rows, [ParameterPiece(solimp)])
+    yield from _softness("", model.shape_names, shapes)
+    yield from _softness("limit_", limited, limits)
+    yield from _softness("joint_friction_", rubbing, frictions)
+    start += (model.nlimit + model.nfriction) * layout.SOFT_JOINT
+    yield from _equality_parameters(model, start + np.arange(model.nequality) * layout.SOFT_EQUALITY)
+    yield from _tendon_parameters(model)
     yield _entry("margin", "m", model.shape_names, [ParameterPiece(shapes + layout.MARGIN)])
     yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
     yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
@@ -228,9 +231,49 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
         yield from _medium_parameters(model)
 
 
+def _softness(prefix: str, rows: tuple[str, ...], at: Array, chosen: Array | None = None) -> Iterator[ParameterInfo]:
+    """solref and solimp of constraints whose records start at `at`; chosen: the row of each, if they share rows."""
+    solref, solimp = _grid(at + layout.SOLREF, np.arange(2)), _grid(at + layout.SOLIMP, np.arange(4))
+    pieces = [ParameterPiece(x, rows=chosen) for x in (solref, solimp)]
+    yield _entry(f"{prefix}solref", "s, 1 | -1/s^2, -1/s", rows, pieces[:1])
+    yield _entry(f"{prefix}solimp", "1, 1, m | rad, 1", rows, pieces[1:])
+
+
+def _equality_parameters(model: Model, equations: Array) -> Iterator[ParameterInfo]:
+    """Of connects and welds, each of which has several equations, and of couplings."""
+    assert model.soft is not None
+    couplings, count = model.soft.couplings, len(model.soft.couplings)
+    at = len(model.constants) + (np.arange(count) - count) * layout.COUPLING
+    names = (*model.equality_names, *(coupling.name for coupling in couplings))
+    rows = tuple(dict.fromkeys(names))
+    chosen = np.array([rows.index(name) for name in names], dtype=np.int64)
+    yield from _softness("equality_", rows, np.concatenate([equations, at]).astype(np.int64), chosen)
+    polynomial = _grid(at + layout.POLYNOMIAL, np.arange(5))
+    yield _entry("polycoef", "m, 1, 1/m, ... (or rad)", names[len(names) - count :], [ParameterPiece(polynomial)])
+
+
+def _tendon_parameters(model: Model) -> Iterator[ParameterInfo]:
+    assert model.soft is not None
+    tendons = model.soft.tendons
+    at = len(model.constants) - model.soft.more_size + np.arange(len(tendons)) * layout.TENDON
+    rows = tuple(tendon.name for tendon in tendons)
+    yield _entry("tendon_stiffness", "N/m", rows, [ParameterPiece(at + layout.TENDON_STIFFNESS)])
+    yield _entry("tendon_damping", "N s/m", rows, [ParameterPiece(at + layout.TENDON_DAMPING)])
+    for prefix, has, place in (
+        ("tendon_limit_", [tendon.limited for tendon in tendons], layout.TENDON_LIMIT),
+        ("tendon_friction_", [tendon.rubs for tendon in tendons], layout.TENDON_RUB),
+    ):
+        chosen = np.array(has, dtype=bool)
+        if place == layout.TENDON_RUB:
+            piece = ParameterPiece(at[chosen] + layout.TENDON_LOSS)
+            yield _entry("tendon_friction", "N", _pick(rows, chosen), [piece])
+        yield from _softness(prefix, _pick(rows, chosen), at[chosen] + place)
+
+
 def _medium_parameters(model: Model) -> Iterator[ParameterInfo]:
     """The fluid around the bodies, and the parts of their weights that are compensated."""
-    start = len(model.constants) - layout.medium_size(model.nlink)
+    assert model.soft is not None
+    start = len(model.constants) - model.soft.more_size - layout.medium_size(model.nlink)
     links = start + layout.MEDIUM + model.body_link * layout.MEDIUM_LINK
     yield _entry("density", "kg/m^3", ("fluid",), [ParameterPiece(np.array([start + layout.DENSITY]))])
     yield _entry("viscosity", "Pa s", ("fluid",), [ParameterPiece(np.array([start + layout.VISCOSITY]))])

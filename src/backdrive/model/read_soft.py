@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import mujoco
 import numpy as np
 
 from ..schema import layout
+from .read_tendons import read_combinations
 from .rotations import from_quaternion
 from .soft import SoftOptions, SoftParts
 from .unsupported import disabled, geom_name, only_soft
@@ -29,8 +31,8 @@ _INTEGRATORS = {
 class SoftSources(NamedTuple):
     """How the elements of the file became those of the model.
 
-    joint_links, body_links: the link of every joint and body. geoms: that of every shape. ignore: kinds of elements
-    that were left out.
+    joint_links, body_links: the link of every joint and body. geoms: that of every shape. actuators: that of every
+    motor. ignore: kinds of elements that were left out.
     """
 
     links: Sequence[LinkSpec]
@@ -38,6 +40,7 @@ class SoftSources(NamedTuple):
     body_links: Sequence[int]
     geoms: Sequence[int]
     equalities: Sequence[Equality]
+    actuators: Sequence[int]
     ignore: Collection[str]
 
 
@@ -65,7 +68,11 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
     powers = [record[layout.SOLIMP + 4] for record in records[1:]]
     if has_medium(model, sources.ignore):
         records.append(_medium(model, sources))
-    return SoftParts(_options(model, geoms, powers, sources), np.concatenate(records))
+    combinations = read_combinations(model, sources.actuators, sources.ignore)
+    powers += combinations.powers
+    options = _options(model, geoms, powers, sources)
+    options = replace(options, tendons=combinations.tendons, couplings=combinations.couplings)
+    return SoftParts(options, np.concatenate([*records, *combinations.records]))
 
 
 def has_medium(model: mujoco.MjModel, ignore: Collection[str]) -> bool:

@@ -7,6 +7,34 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..schema import layout
+
+
+class Combination(NamedTuple):
+    """A linear combination of coordinates: where they are in q and in v, and their coefficients."""
+
+    q: tuple[int, ...]
+    v: tuple[int, ...]
+    coefficients: tuple[float, ...]
+
+
+class Tendon(NamedTuple):
+    """A fixed tendon: its length, whether it has limits and friction, and the numbers of the motors that pull it."""
+
+    name: str
+    length: Combination
+    limited: bool
+    rubs: bool
+    motors: tuple[int, ...]
+
+
+class Coupling(NamedTuple):
+    """An equation: the first combination is a polynomial of the second, or of nothing."""
+
+    name: str
+    first: Combination
+    second: Combination | None
+
 
 @dataclass(frozen=True)
 class SoftOptions:
@@ -15,9 +43,9 @@ class SoftOptions:
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional
     to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all solimp. medium: whether a fluid drags the links, or their weight is compensated. unsupported: the elements of the
-    file that rigid physics represents, and MuJoCo's here does not. own: those that it is the other way round with, by
-    their kind.
+    all contacts. power: of all solimp. medium: whether a fluid drags the links, or their weight is compensated.
+    tendons, couplings: those of the file. unsupported: the elements of the file that rigid physics represents, and
+    MuJoCo's here does not. own: those that it is the other way round with, by their kind.
     """
 
     integrator: str = "euler"
@@ -29,8 +57,15 @@ class SoftOptions:
     condim: int = 3
     power: int = 2
     medium: bool = False
+    tendons: tuple[Tendon, ...] = ()
+    couplings: tuple[Coupling, ...] = ()
     unsupported: tuple[str, ...] = ()
     own: tuple[tuple[str, tuple[str, ...]], ...] = ()
+
+    @property
+    def more_size(self) -> int:
+        """Length of the records of tendons and couplings in the constants."""
+        return len(self.tendons) * layout.TENDON + len(self.couplings) * layout.COUPLING
 
     def refuse_rigid(self) -> None:
         """Raise if the file has elements that rigid physics does not represent."""

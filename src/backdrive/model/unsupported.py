@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
 import mujoco
 import numpy as np
@@ -39,11 +40,16 @@ def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
     """The reason why an actuator is not affine, or not on a hinge or slider; None if it can be represented."""
     joint = model.actuator_trnid[i, 0]
     transmission = mujoco.mjtTrn(model.actuator_trntype[i])
-    if transmission not in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
+    joints = [joint]
+    if transmission == mujoco.mjtTrn.mjTRN_TENDON and fixed_tendon(model, joint):
+        joints = tendon_joints(model, joint)
+        if nonzero(model, "tendon_actfrclimited", joint):
+            return "its tendon limits the total actuator force"
+    elif transmission not in (mujoco.mjtTrn.mjTRN_JOINT, mujoco.mjtTrn.mjTRN_JOINTINPARENT):
         return "not on a joint"
-    if mujoco.mjtJoint(model.jnt_type[joint]) not in _SINGLE:
+    if any(mujoco.mjtJoint(model.jnt_type[joint]) not in _SINGLE for joint in joints):
         return "on a ball or free joint"
-    if model.jnt_actfrclimited[joint]:
+    if any(model.jnt_actfrclimited[joint] for joint in joints):
         return "its joint limits the total actuator force"
     if model.actuator_dyntype[i] != mujoco.mjtDyn.mjDYN_NONE:
         return "has dynamics of its own"
@@ -60,6 +66,22 @@ def actuator_fault(model: mujoco.MjModel, i: int) -> str | None:
         if nonzero(model, field, i):
             return f"has {field.removeprefix('actuator_')}"
     return None
+
+
+def pulls_tendon(model: mujoco.MjModel, i: int) -> bool:
+    """Whether an actuator acts on a tendon."""
+    return bool(model.actuator_trntype[i] == mujoco.mjtTrn.mjTRN_TENDON)
+
+
+def fixed_tendon(model: mujoco.MjModel, i: int) -> bool:
+    """Whether a tendon is a linear combination of coordinates, and not a path in space."""
+    return bool(model.wrap_type[model.tendon_adr[i]] == mujoco.mjtWrap.mjWRAP_JOINT)
+
+
+def tendon_joints(model: mujoco.MjModel, i: int) -> list[int]:
+    """The joints of a fixed tendon."""
+    start = model.tendon_adr[i]
+    return [int(x) for x in model.wrap_objid[start : start + model.tendon_num[i]]]
 
 
 def geom_name(model: mujoco.MjModel, geom: int) -> str:
@@ -136,10 +158,23 @@ def _frictionloss(model: mujoco.MjModel) -> Iterator[str]:
                 yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
 
 
-def _equality(model: mujoco.MjModel) -> Iterator[str]:
+def is_coupling(model: mujoco.MjModel, i: int) -> bool:
+    """Whether an equality is one of joints or of fixed tendons."""
+    if model.eq_type[i] == mujoco.mjtEq.mjEQ_JOINT:
+        return True
+    if model.eq_type[i] != mujoco.mjtEq.mjEQ_TENDON:
+        return False
+    tendons = [int(x) for x in (model.eq_obj1id[i], model.eq_obj2id[i]) if x >= 0]
+    return all(fixed_tendon(model, tendon) for tendon in tendons)
+
+
+def _equality(model: mujoco.MjModel, couplings: bool = False) -> Iterator[str]:
+    """Equalities that are neither connects nor welds: those of joints and fixed tendons, or others."""
     if not disabled(model, "EQUALITY", "CONSTRAINT"):
         for i in np.flatnonzero(model.eq_active0).tolist():
             if mujoco.mjtEq(model.eq_type[i]) in (mujoco.mjtEq.mjEQ_CONNECT, mujoco.mjtEq.mjEQ_WELD):
+                continue
+            if is_coupling(model, i) != couplings:
                 continue
             name = mujoco.mj_id2name(model, _OBJECT.mjOBJ_EQUALITY, i)
             joint = model.eq_type[i] == mujoco.mjtEq.mjEQ_JOINT
@@ -148,11 +183,18 @@ def _equality(model: mujoco.MjModel) -> Iterator[str]:
             yield name or f"equality{i}" + (f" of {first}" if first else "")
 
 
-def _tendon(model: mujoco.MjModel) -> Iterator[str]:
-    # A tendon without these only measures a length. Actuators on tendons are listed as actuators.
-    fields = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "limited", "frictionloss", "armature")
+def _tendon(model: mujoco.MjModel, fixed: bool = False) -> Iterator[str]:
+    """Tendons with forces: fixed ones, whose forces are linear; or others. Those without only measure a length.
+
+    Actuators on tendons are listed as actuators.
+    """
+    linear = ("stiffness", "damping", "limited", "frictionloss")
+    other = ("stiffnesspoly", "dampingpoly", "armature")
     for i in range(model.ntendon):
-        if any(nonzero(model, f"tendon_{field}", i) for field in fields):
+        plastic = hasattr(model, "tendon_plasticadr") and model.tendon_plasticadr[i] >= 0
+        odd = plastic or any(nonzero(model, f"tendon_{field}", i) for field in other)
+        forces = odd or any(nonzero(model, f"tendon_{field}", i) for field in linear)
+        if forces and (fixed_tendon(model, i) and not odd) == fixed:
             yield name_of(model, _OBJECT.mjOBJ_TENDON, i, "tendon")
 
 
@@ -161,6 +203,12 @@ def _actuator(model: mujoco.MjModel) -> Iterator[str]:
         fault = actuator_fault(model, i)
         if fault:
             yield f"{name_of(model, _OBJECT.mjOBJ_ACTUATOR, i, 'actuator')} ({fault})"
+
+
+def _tendon_actuator(model: mujoco.MjModel) -> Iterator[str]:
+    for i in range(actuator_count(model)):
+        if pulls_tendon(model, i) and actuator_fault(model, i) is None:
+            yield f"{name_of(model, _OBJECT.mjOBJ_ACTUATOR, i, 'actuator')} (not on a joint)"
 
 
 def _mocap(model: mujoco.MjModel) -> Iterator[str]:
@@ -214,12 +262,15 @@ _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
 }
 
 _SOFT_FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
+    "equality": partial(_equality, couplings=True),
+    "tendon": partial(_tendon, fixed=True),
+    "actuator": _tendon_actuator,
     "fluid": _fluid,
     "gravcomp": _gravcomp,
 }
 """Elements that MuJoCo's physics represents, and rigid physics does not."""
 
-KINDS = (*_FINDERS, *_SOFT_FINDERS, "inertia")
+KINDS = tuple(dict.fromkeys((*_FINDERS, *_SOFT_FINDERS, "inertia")))
 """Kinds of elements that ``load(ignore=...)`` accepts."""
 
 

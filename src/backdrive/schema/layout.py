@@ -8,6 +8,7 @@
     | of a model that MuJoCo's physics can step: nlink records of SOFT_LINK floats, nshape of SOFT_SHAPE, nlimit and
       nfriction of SOFT_JOINT, nequality of SOFT_EQUALITY
     | of one whose links a fluid drags, or whose weight is compensated: MEDIUM floats, nlink records of MEDIUM_LINK
+    | records of TENDON floats, and of COUPLING floats
 
 This module is the only place that knows these offsets. It has plain integers and no torch, so that the physics, which
 is traced and does not run on tensors, can import it.
@@ -202,6 +203,22 @@ MEDIUM = 5  # size of the first
 PRINCIPAL = 0  # 9: row major, from the principal axes of a link's inertia to the axes of its frame
 GRAVCOMP = 9  # 1: the part of its weight that is held up
 MEDIUM_LINK = 10  # size of the record
+
+# A TENDON record, of a fixed tendon: a linear combination of coordinates, its length.
+TENDON_STIFFNESS = 0  # 1: N/m, if lengths are in m
+TENDON_DAMPING = 1  # 1: N s/m
+TENDON_SLACK = 2  # 2: m, the lengths between which the spring is slack
+TENDON_LOSS = 4  # 1: N, dry friction
+TENDON_RANGE = 5  # 2: m, limits of the length
+TENDON_LIMIT = 7  # a SOFT_JOINT record, of the limits
+TENDON_RUB = TENDON_LIMIT + SOFT_JOINT  # a SOFT_JOINT record, of the friction
+TENDON = TENDON_RUB + SOFT_JOINT  # size of the record
+
+# A COUPLING record, of an equation between two combinations of coordinates. Its first numbers are SOFT ones.
+COUPLING_WEIGHT = 7  # 1: inverse inertia in the reference configuration
+POLYNOMIAL = 8  # 5: coefficients, that of the constant first
+COUPLING_ZERO = 13  # 2: the lengths at which the equation holds if the polynomial is zero
+COUPLING = 15  # size of the record
 
 INERTIA_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 """Row and column, in the 3 x 3 inertia matrix, of each of the six stored entries."""

@@ -208,6 +208,30 @@ class ReducedRows:
                     self._pass_inward(common, rest, y)
         self._filled[0] = end
 
+    def add_coordinate_row(self, parts: Sequence[tuple[int, Scalar]], chains: Sequence[Sequence[int]]) -> None:
+        """Append the row Σ factor · v[k] of `parts` (k, factor), after the columns of all others are filled.
+
+        chains: for every part, the coordinates that are eliminated after it, in this order.
+        """
+        r, factors, size = self.count, self.factors, self.factors.width
+        number = r // TILE
+        tile = Tile(number, self.lists.reached.at(number * self.nv), self.Y.at(number * (TILE * self.nv)))
+        for _ in when(number * TILE == r):
+            zero(self.nv, tile.reached)
+            self.lists.single_count[number], self.lists.root_count[number] = 0, 0
+        for (k, _), chain in zip(parts, chains, strict=True):
+            for dof in (k, *chain):
+                self._append(tile, dof, 1, self.lists.singles, self.lists.single_count)
+        y = self.Y.at(r * self.nv)
+        for (k, factor), chain in zip(parts, chains, strict=True):
+            y[k] = y[k] + factor
+            rest: Vec = sp.scale(-(factor * factors.inverse[k]), factors.U.get(k, size))
+            for dof in chain:
+                push = sp.dot(factors.S.get(dof, size), rest)
+                y[dof] = y[dof] + push
+                rest = sp.sub(rest, sp.scale(push * factors.inverse[dof], factors.U.get(dof, size)))
+        self._count[0] = r + 1
+
     def _extend_lists(self, support: Support, first: Index, count: int) -> None:
         """Add the coordinates on a support's chains to the lists of the tiles that its `count` rows are in. Y is zero
         there until `_pass_inward` sets it."""

@@ -97,7 +97,8 @@ class SortedPairs(NamedTuple):
 
 def constraint_tables(model: Model, given: SortedPairs | None = None) -> ConstraintTables | None:
     """The tables of a model; None if nothing constrains its motion. given: its pairs, if not as in the rigid engine."""
-    if not (model.npair or model.nlimit or model.nfriction or model.nequality):
+    combined = model.soft is not None and model.soft.more_size > 0
+    if not (model.npair or model.nlimit or model.nfriction or model.nequality or combined):
         return None
     sorted_ = SortedPairs.of(model) if given is None else given
     groups, pair_of_slot, kinds = _groups(sorted_)

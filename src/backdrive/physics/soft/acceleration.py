@@ -16,6 +16,7 @@ from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_size
 from ..tree.tree import Tree
 from .assemble import SoftRowAssembler
+from .combinations import CombinationRows
 from .constants import SoftConstants
 from .contacts import FramedContacts, find_contacts
 from .drift import drifting_links
@@ -23,6 +24,7 @@ from .medium import with_medium
 from .newton import Newton, NewtonSolution
 from .problem import SoftProblem
 from .settings import SoftSettings
+from .tendons import tendon_forces
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,12 @@ def accelerate(
     if settings.medium is not None:
         wrenches = with_medium(tree, settings.medium, state, wrenches)
     inputs = DynamicsInputs(state.q, state.v, state.v, step_inputs.controls, wrenches, 0.0)
+    clipped: Scalar = 0.0
+    if settings.tendons:
+        applied, clipped = tendon_forces(tree, settings, inputs)
+        inputs = replace(inputs, applied=applied)
     dynamics = forward_dynamics(tree, inputs)
+    dynamics = replace(dynamics, clipped=dynamics.clipped + clipped)
     if tree.constraints is None:
         return Acceleration(inputs, dynamics, None)
     constraints, soft = tree.constraints, SoftConstants(tree.constraints, tree.nlink)
@@ -96,6 +103,8 @@ def accelerate(
         rows.equalities(drifting_links(tree, state.q, state.v))
     rows.joint_frictions(v)
     rows.limits(q, v)
+    if settings.combination_rows:
+        CombinationRows(tree, settings, h).add(problem, q, v)
     problem.close_singles()
     rows.contacts(contacts)
     problem.close_contacts()

@@ -24,11 +24,13 @@ from ..tree.poses import Pose, link_poses, link_poses_adjoint, pose_of, pose_siz
 from ..tree.tree import Tree
 from .acceleration import Acceleration, SoftConstrained
 from .assemble import contact_side
+from .combinations import CombinationRows
 from .contacts import PoseCotangents, contacts_adjoint
 from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
 from .medium import medium_adjoint
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
+from .tendons import tendon_forces_adjoint
 
 GIVEN, FOUND, VIRTUAL = 0, 1, 2  # which twist of a pose: those of v, of a, and of λ
 
@@ -45,17 +47,18 @@ def accelerated_adjoint(
     cotangents: Cotangents,
 ) -> None:  # fmt: skip
     """As `accelerate_adjoint`, with the terms of the constraints, which are the same for all a_bar."""
-    seeds = DynamicsSeeds(a_bar, cotangents.v)
-    if settings.medium is None:
-        dynamics_adjoint(tree, now.inputs, now.dynamics, seeds, cotangents, terms)
-        return
-    wrenches_bar = workspace(tree.nlink * SPATIAL)
-    zero(tree.nlink * SPATIAL, wrenches_bar)
-    inside = replace(cotangents, wrenches=wrenches_bar)
-    dynamics_adjoint(tree, now.inputs, now.dynamics, seeds, inside, terms)
-    medium_adjoint(tree, settings.medium, StateArrays(now.inputs.q, now.inputs.v), wrenches_bar, cotangents)
-    if cotangents.wrenches is not None:
-        add_to(tree.nlink * SPATIAL, wrenches_bar, cotangents.wrenches)
+    seeds, inside = DynamicsSeeds(a_bar, cotangents.v), cotangents
+    if settings.medium is not None:
+        wrenches_bar = workspace(tree.nlink * SPATIAL)
+        zero(tree.nlink * SPATIAL, wrenches_bar)
+        inside = replace(cotangents, wrenches=wrenches_bar)
+    virtual = dynamics_adjoint(tree, now.inputs, now.dynamics, seeds, inside, terms)
+    if settings.tendons:
+        tendon_forces_adjoint(tree, settings, now.inputs, virtual, cotangents)
+    if settings.medium is not None:
+        medium_adjoint(tree, settings.medium, StateArrays(now.inputs.q, now.inputs.v), wrenches_bar, cotangents)
+        if cotangents.wrenches is not None:
+            add_to(tree.nlink * SPATIAL, wrenches_bar, cotangents.wrenches)
 
 
 def soft_terms(tree: Tree, settings: SoftSettings, h: Scalar, now: Acceleration) -> SoftTerms | None:
@@ -112,6 +115,9 @@ class SoftTerms:
             constants = all_elements(constants_bar)
             self._joint_frictions(motions, v_rows, constants)
             self._limits(motions, q_rows, v_rows, constants)
+            if self.settings.combination_rows:
+                combinations = CombinationRows(tree, self.settings, self.h)
+                combinations.adjoint(self.constrained.q, motions, q_rows, v_rows, constants)
             contacts = self.constrained.contacts
             equations = tree.constraints.head("nequality") > 0
             for _ in when((contacts.count[0] > 0) | equations):

@@ -28,7 +28,7 @@ def coordinate_damping(tree: Tree, inputs: DynamicsInputs, motors: bool) -> Scal
         for k in loop(tree.dofs(i)):
             damping[b + k] = own
     if motors:
-        for m in loop(tree.nu):
+        for m in tree.joint_motors():
             b = tree.motor_v_start(m)
             damping[b] = damping[b] + motor_damping(tree.motors().get(m, layout.MOTOR), *_state(tree, inputs, m))
     return damping
@@ -48,7 +48,7 @@ def coordinate_damping_adjoint(
         for k in loop(tree.dofs(i)):
             record[layout.DAMPING] = record[layout.DAMPING] + damping_bar[b + k]
     start = layout.motor_start(tree.nlink, tree.nq)
-    for m in loop(tree.nu if motors else 0):
+    for m in tree.joint_motors() if motors else ():
         state = _state(tree, inputs, m)
         _, record_bar = vjp(
             lambda *record, state=state: [motor_damping(record, *state)],

@@ -23,6 +23,7 @@ from ..tree.tree import Tree
 from .acceleration import Acceleration
 from .damping import armature_adjoint, coordinate_damping, coordinate_damping_adjoint
 from .medium import SIZES, Surroundings, accumulate_surroundings, drag
+from .tendons import add_tendon_slopes, damping_power, tendon_slopes_adjoint
 
 GIVEN, ALONG, VIRTUAL = 0, 1, 2  # which twist of a pose: those of v, of x, and of μ
 
@@ -78,6 +79,8 @@ class ImplicitMatrix:
         self._project(forces, y)
         for k in loop(tree.nv):
             y[k] = y[k] + h * damping[k] * x[k]
+        if self.settings.tendons:
+            add_tendon_slopes(tree, self.settings, self.now.inputs, x, h, y)
 
     def _no_forces(self) -> ScalarArray:
         forces = self.tree.over_links(SPATIAL)
@@ -169,7 +172,11 @@ class Implicit:
         assert cotangents.constants is not None
         for k in loop(tree.nv):
             damping_bar[k] = -(self.matrix.h * virtual[k] * self.acceleration[k])
-        coordinate_damping_adjoint(tree, self.matrix.now.inputs, True, damping_bar, cotangents.constants)
+        inputs, settings = self.matrix.now.inputs, self.matrix.settings
+        coordinate_damping_adjoint(tree, inputs, True, damping_bar, cotangents.constants)
+        lengths = [tendon.length for tendon in settings.tendons]
+        seeds = [-(self.matrix.h * damping_power(settings, one, virtual, self.acceleration)) for one in lengths]
+        tendon_slopes_adjoint(tree, settings, inputs, seeds, cotangents.constants)
 
     def _coriolis_adjoint(self, virtual: ScalarArray, cotangents: Cotangents) -> None:
         """The part of -h (μ · c(v + â) - μ · c(v - â)) / 2."""

@@ -79,7 +79,11 @@ class MuJoCo:
             refsafe=options.refsafe,
             condim=options.condim,
             power=options.power,
-            medium=_medium_start(model) if options.medium else None,
+            medium=_soft_end(model) if options.medium else None,
+            tendons=options.tendons,
+            couplings=options.couplings,
+            more=len(model.constants) - options.more_size,
+            chains=_chains(model) if options.more_size else (),
             last_stage=self.last_stage,
         )
 
@@ -97,8 +101,21 @@ def choose(physics: str | MuJoCo, model: Model) -> SoftSettings | None:
     return None
 
 
-def _medium_start(model: Model) -> int:
-    """Where the MEDIUM floats start in the constants."""
+def _chains(model: Model) -> tuple[tuple[int, ...], ...]:
+    """For every coordinate of v, those that the dynamics eliminate after it: of its own link, and then inward."""
+    inward: list[tuple[int, ...]] = []
+    result: list[tuple[int, ...]] = []
+    for link, kind in enumerate(model.kind.tolist()):
+        parent = int(model.parent[link])
+        rest = inward[parent] if parent >= 0 else ()
+        own = range(int(model.vadr[link]), int(model.vadr[link]) + layout.NV[kind])
+        result += [(*range(k + 1, own.stop), *rest) for k in own]
+        inward.append((*own, *rest))
+    return tuple(result)
+
+
+def _soft_end(model: Model) -> int:
+    """Where the parameters of soft constraints end in the constants."""
     soft = (model.nshape, model.nlimit, model.nfriction, model.nequality)
     sizes = (model.nlink, model.nq, model.nu, *soft)
     return int(layout.constants_size(*sizes) + layout.soft_size(model.nlink, *soft))

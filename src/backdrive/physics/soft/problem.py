@@ -33,7 +33,8 @@ class SoftProblem:
 
     def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
         self.settings, self.constraints, self.nv, self.factors = settings, constraints, nv, factors
-        self.capacity = 2 * constraints.nsingle + constraints.nslot * settings.block + 2 * TILE
+        singles = 2 * constraints.nsingle + settings.combination_rows
+        self.capacity = singles + constraints.nslot * settings.block + 2 * TILE
         self.rows = ReducedRows(constraints, factors, nv, self.capacity)
         self.reference, self.D, self.mu, self.high = (memory(self.capacity) for _ in range(4))
         self.singles, self.contacts = counters(1), counters(1)
@@ -52,6 +53,17 @@ class SoftProblem:
         self._add(support, rows[:1], on, links, rows[1:])
         self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
         self.mu[r], self.high[r] = law.low, law.high
+
+    def add_combination(self, parts: Sequence[tuple[int, Scalar]], on: Mask, found: SingleRow) -> None:
+        """A row Σ factor · v[k] of `parts` (k, factor) that counts in the lanes `on`, after all other single rows."""
+        r, law = self.count, found.law
+        self.rows.fill_columns(1)
+        masked_parts = [(k, select(on, factor, 0.0)) for k, factor in parts]
+        self.rows.add_coordinate_row(masked_parts, [self.settings.chains[k] for k, _ in parts])
+        self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
+        self.mu[r], self.high[r] = law.low, law.high
+        if len(parts) > 1:
+            self.across[0] = 1
 
     def close_singles(self) -> None:
         """All single rows are there: pad them to whole tiles."""

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ...model.soft import Coupling, Tendon
+from ...schema import layout
+
 
 @dataclass(frozen=True)
 class SoftSettings:
@@ -15,6 +18,8 @@ class SoftSettings:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
     condim: the greatest of all contacts. power: of all impedances.
     medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
+    tendons, couplings: of the model; more: where their records start in the constants. chains: for every coordinate of
+    v, those that are eliminated after it, up to the root of its tree; empty if nothing needs them.
     last_stage: steps of "rk4" end at their last stage.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
     it if the square of that step is less than this part of the kinetic energy of the free motion.
@@ -30,6 +35,10 @@ class SoftSettings:
     condim: int
     power: int
     medium: int | None = None
+    tendons: tuple[Tendon, ...] = ()
+    couplings: tuple[Coupling, ...] = ()
+    more: int = 0
+    chains: tuple[tuple[int, ...], ...] = ()
     last_stage: bool = False
     solved: float = 1e-13
     rounding: float = 1e-28
@@ -38,10 +47,24 @@ class SoftSettings:
         """With tolerances that float32 can reach."""
         return replace(self, tolerance=max(self.tolerance, 1e-4), solved=1e-5, rounding=1e-12)
 
+    def tendon_place(self, t: int) -> int:
+        """Where the TENDON record of a tendon starts in the constants."""
+        return self.more + t * layout.TENDON
+
+    def coupling_place(self, i: int) -> int:
+        """Where a COUPLING record starts in the constants."""
+        return self.more + len(self.tendons) * layout.TENDON + i * layout.COUPLING
+
+    @property
+    def combination_rows(self) -> int:
+        """The most rows of tendons and couplings that there can be."""
+        return sum(2 * tendon.limited + tendon.rubs for tendon in self.tendons) + len(self.couplings)
+
     @property
     def dense(self) -> bool:
         """Whether what is implicit in the velocity is more than the damping of single coordinates."""
-        return self.integrator == "implicit" or (self.integrator == "implicitfast" and self.medium is not None)
+        couples = self.medium is not None or bool(self.tendons)
+        return self.integrator == "implicit" or (self.integrator == "implicitfast" and couples)
 
     @property
     def damps_motors(self) -> bool:

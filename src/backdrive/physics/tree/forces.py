@@ -5,8 +5,9 @@ from __future__ import annotations
 from functools import partial
 from typing import NamedTuple
 
-from ...ir import Index, Scalar, ScalarArray, clip, loop, select, switch, workspace
+from ...ir import Index, Scalar, ScalarArray, clip, select, switch, workspace
 from ...schema import layout
+from ..math.arrays import add_to
 from ..math.spatial import Vec
 from .inputs import DynamicsInputs
 from .joints import JOINTS, JointModel
@@ -60,10 +61,12 @@ def generalised_forces(tree: Tree, inputs: DynamicsInputs, tau: ScalarArray, dam
         switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
     clipped = workspace(1)
     clipped[0] = 0.0
-    for m in loop(tree.nu):
+    for m in tree.joint_motors():
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
         motor = motor_force(tree.motors().get(m, layout.MOTOR), q[a], v[b], v_damped[b], controls[m])
         tau[b] = tau[b] + motor.force
         damping[b] = damping[b] + (motor.damping + inputs.stiffness_time * motor.stiffness)
         clipped[0] = clipped[0] + motor.limited
+    if inputs.applied is not None:
+        add_to(tree.nv, inputs.applied, tau)
     return clipped[0]

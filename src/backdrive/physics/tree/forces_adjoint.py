@@ -44,7 +44,7 @@ def forces_adjoint(
 
     for i in tree.links():
         switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
-    for m in loop(tree.nu):
+    for m in tree.joint_motors():
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
         arguments = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], v_damped[b], controls[m])
         _, gradient = vjp(
@@ -78,7 +78,7 @@ def joint_inertia_adjoint(
             inertial = virtual[b + k] * vdot[b + k]
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
-    for m in loop(tree.nu):
+    for m in tree.joint_motors():
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
         state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
         seed = -(damping_time * (virtual[b] * vdot[b]))
@@ -104,7 +104,7 @@ def damping_rate(
     for k in loop(tree.nv):
         total[0] = total[0] - virtual[k] * vdot[k] * dynamics.damping[k]
     if not is_constant(inputs.stiffness_time, 0.0):
-        for m in loop(tree.nu):
+        for m in tree.joint_motors():
             a, b = tree.motor_q_start(m), tree.motor_v_start(m)
             state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
             motor = motor_force(tree.motors().get(m, layout.MOTOR), *state)

@@ -15,6 +15,7 @@ class DynamicsInputs:
     wrenches [nlink, 6]: (force, torque) at the centers of mass, in world axes, N and N m; None if there are none.
     damping_time: h of the implicit damping in M + h D, s. stiffness_time: the time (s) by which the stiffness of motors
     counts in D; 0 if it is explicit. spin_time: h of the implicit gyroscopic torques, s (see `spin`); 0 for those of v.
+    applied [nv]: generalised forces that act besides; None if there are none.
     """
 
     q: ScalarArray
@@ -25,3 +26,4 @@ class DynamicsInputs:
     damping_time: Scalar
     stiffness_time: Scalar = 0.0
     spin_time: Scalar = 0.0
+    applied: ScalarArray | None = None

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from ...ir import Index, IndexArray, Scalar, ScalarArray, loop, records, workspace
+from ...ir import Index, IndexArray, Scalar, ScalarArray, loop, records, when, workspace
 from ...schema import layout
 from ..math.arrays import accumulate
 from ..math.spatial import MATRIX, SYMMETRIC_MATRIX, VECTOR, Vec
@@ -184,6 +184,12 @@ class Tree:
     def turned(self, i: Index) -> Index:
         """1 if link i's coordinates are eliminated in its own axes, 0 if in those of v (see `turned_links`)."""
         return self._lookup("turned", i) if self.homogeneous is None else 1
+
+    def joint_motors(self) -> Iterator[Index]:
+        """All motors that drive a coordinate; others pull tendons."""
+        for m in loop(self.nu):
+            for _ in when(self.motor_v_start(m) >= 0):
+                yield m
 
     def motor_q_start(self, m: Index) -> Index:
         """The index in q of the coordinate that motor m drives."""
