@@ -3,6 +3,7 @@
     python -m benchmarks                    all tables, minutes
     python -m benchmarks --quick            all tables, rougher, in a minute or two
     python -m benchmarks --only gradient    one table (repeat for more)
+    python -m benchmarks --only agreement   MuJoCo's physics against MuJoCo, in minutes: not among all tables
     python -m benchmarks --scoreboard       all tables, and docs/benchmarks.md with its figures from them
     python -m benchmarks --scoreboard --only pile    that part of the page, from a new run; the others stay
 
@@ -29,16 +30,19 @@ from .timing import Run
 
 SECTIONS = (
     "smooth", "gradient", "contact", "batch", "impact", "pile", "envs", "control", "pendulum", "memory", "startup",
-    "derivatives", "mujoco",
+    "mujoco",
 )  # fmt: skip
-MODULES = {"mujoco": "mujoco_physics"}  # of sections whose module has another name
+MODULES = {"mujoco": "mujoco_physics", "agreement": "mujoco_agreement"}  # of sections whose module has another name
+BY_NAME = ("agreement", "derivatives")  # sections that run only if they are named
 SHORTER = 0.3  # of the time of a full run: the scoreboard's
 
 
 def main() -> int:
     parser = argparse.ArgumentParser("python -m benchmarks", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="shorter measurements, a minute or two")
-    parser.add_argument("--only", action="append", choices=SECTIONS, metavar="NAME", help=", ".join(SECTIONS))
+    parser.add_argument(
+        "--only", action="append", choices=SECTIONS + BY_NAME, metavar="NAME", help=", ".join(SECTIONS + BY_NAME)
+    )
     parser.add_argument(
         "--scoreboard", action="store_true", help="write docs/benchmarks.md, from a somewhat shorter run"
     )

@@ -49,7 +49,41 @@ def measure(run: Run) -> list[Table]:
         "Gymnasium's file asks for Runge-Kutta: four evaluations per step. The ratio is to that, as people use it."
     )
     table.notes.append("With gradients: 10 steps, and the gradient of their rewards with respect to all actions.")
-    return [table]
+    return [table, _twins(run, {name: case for name, case in theirs.items() if "Euler" not in name}, cores)]
+
+
+def _twins(run: Run, theirs: dict[str, tuple[Case, int]], cores: int) -> Table:
+    """The same with MuJoCo's physics: Gymnasium's own environment, and its twin."""
+    columns = ["", "environments", "µs per step", "steps/s", "ratio"]
+    table = Table(f"Twins of Ant-v5, vector environments, {cores} cores, float64", columns)
+    name = "backdrive/MuJoCoAnt-v5"
+    cases = {
+        **theirs,
+        "backdrive": _case(name, COUNT, **LEAN),
+        "backdrive, one thread": _case(name, COUNT, threads=1, **LEAN),
+        "backdrive, float32": _case(name, COUNT, dtype="float32", **LEAN),
+        "backdrive, with gradients": _gradient_case(COUNT, task="MuJoCoAnt", **LEAN),
+    }
+    times = run.interleave({f"twins: {name}": case for name, (case, _) in cases.items()}, SECONDS)
+    best = min(times[f"twins: {name}"] for name in theirs)
+    for name, (_, environments) in cases.items():
+        seconds = times[f"twins: {name}"]
+        target = Target(best / seconds, 40.0, "× Gymnasium's best", at_least=True) if name == "backdrive" else None
+        cells = f"{environments:,}", microseconds(seconds), per_second(seconds), f"{best / seconds:.3g} ×"
+        table.add(name, *cells, target=target)
+    table.check("observations and rewards of 20 steps, against Gymnasium's", _twin_difference(), 1e-6)
+    return table
+
+
+def _twin_difference(steps: int = 20) -> float:
+    """The largest of all observations and rewards, from the same start and actions."""
+    theirs, ours = gymnasium.make("Ant-v5", **LEAN).unwrapped, bd.envs.Env("MuJoCoAnt", **LEAN)
+    theirs.reset(seed=0), ours.reset(seed=0)
+    worst, random = 0.0, np.random.default_rng(0)
+    for action in random.uniform(-1.0, 1.0, (steps, 8)):
+        (a, reward, *_), (b, our_reward, *_) = theirs.step(action), ours.step(action)
+        worst = max(worst, float(np.abs(a - b).max()), abs(reward - our_reward))
+    return worst
 
 
 def _gymnasium_cases(cores: int) -> dict[str, tuple[Case, int]]:
@@ -77,8 +111,8 @@ def _stepping(envs: gymnasium.vector.VectorEnv) -> Callable[[], Any]:
     return lambda: envs.step(next(actions))
 
 
-def _gradient_case(count: int, steps: int = 10) -> tuple[Case, int]:
-    envs = bd.envs.VectorEnv("Ant", num_envs=count)
+def _gradient_case(count: int, steps: int = 10, task: str = "Ant", **options: Any) -> tuple[Case, int]:
+    envs = bd.envs.VectorEnv(task, num_envs=count, **options)
     envs.reset(seed=0)
     random = torch.Generator().manual_seed(0)
     actions = 2.0 * torch.rand(steps, *envs.action_space.shape, generator=random, dtype=torch.float64) - 1.0

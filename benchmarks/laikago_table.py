@@ -104,7 +104,7 @@ class World:
 
     def __init__(self, generator: torch.Generator, steps: int) -> None:
         self.mjcf = laikago.on_floor(friction=STICKY)
-        self.simulator = Simulator(load(self.mjcf), laikago.DT, threads=1, specialize=True)
+        self.simulator = Simulator(load(self.mjcf), laikago.DT, physics="rigid", threads=1, specialize=True)
         q, v, self.controls = laikago.released(LIFT, steps, generator)
         self.start = State(q, v)
 

@@ -29,6 +29,7 @@ class Robot:
     dt: float = DT  # s
 
     def simulator(self, *, threads: int = 1, specialize: bool | str = True, **settings: Any) -> bd.Simulator:
+        settings = {"physics": "rigid", **settings}
         return bd.Simulator(self.model, self.dt, threads=threads, specialize=specialize, **settings)
 
     def motion(self, batch: int, steps: int, speed: float = 0.1, torque: float = 0.2) -> tuple[bd.State, Tensor]:

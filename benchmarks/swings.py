@@ -29,7 +29,7 @@ class Swing:
     steps: int
 
     def simulator(self, threads: int | None = 1) -> bd.Simulator:
-        return bd.Simulator(self.model, self.dt, threads=threads, specialize=True)
+        return bd.Simulator(self.model, self.dt, physics="rigid", threads=threads, specialize=True)
 
     def start(self, seeds: int) -> tuple[bd.State, Tensor]:
         """Hanging at rest, turned by 0.1 rad (deviation), and controls of a tenth of the limits: different each."""

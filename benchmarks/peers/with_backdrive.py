@@ -20,7 +20,7 @@ def prepare(request: dict[str, Any], steps: int) -> tuple[Callable[[], Any], Cal
     """As `with_torch.prepare`."""
     torch.set_num_threads(1)
     model = bd.load(request["mjcf"])
-    simulator = bd.Simulator(model, request["dt"], threads=1, specialize=True)
+    simulator = bd.Simulator(model, request["dt"], physics="rigid", threads=1, specialize=True)
     q0, v0, controls = (torch.tensor(request[name], dtype=torch.float64) for name in ("q", "v", "controls"))
     controls = controls[:steps].clone()
 

@@ -31,7 +31,7 @@ from .runtime.transforms import plain_call, values_visible
 from .schema import layout
 from .schema.signatures import FORWARD, INVERSE, ONE_STEP, ROLLOUT, TRACKING, RolloutSettings
 from .schema.state import state_names
-from .simulator_settings import FIXED, SimulatorSettings, refuse_rigid
+from .simulator_settings import FIXED, SimulatorSettings, refuse_rigid, tell_of_rigid
 from .trajectory import RolloutInputs, Trajectory
 
 __all__ = ["Checkpoint", "Simulator", "Truncated"]
@@ -56,10 +56,11 @@ class RolloutArguments(NamedTuple):
 class Simulator(nn.Module):
     """Steps of `dt` seconds of a model, differentiable.
 
-    physics: "rigid" (default): contacts are rigid, and all arguments below apply. "mujoco": MuJoCo's own soft
-        constraints, integrator and solver with the options of the MJCF file, or with those of a `MuJoCo` object; dt is
-        that of the file unless given, and solver, integrator, impacts, pyramid, bounce_threshold and sparse have no
-        meaning.
+    physics: "rigid" (default): contacts are rigid, and all arguments below apply; for a MJCF file that moves otherwise
+        in MuJoCo, the default warns, unless another argument shows that rigid physics is meant. "mujoco": MuJoCo's own
+        soft constraints, integrator and solver with the options of the MJCF file, or with those of a `MuJoCo` object;
+        dt is that of the file unless given, and solver, integrator, impacts, pyramid, bounce_threshold and sparse have
+        no meaning.
     solver: for contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`; the default of
         the sparse form is ``ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)``.
     integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
@@ -84,14 +85,18 @@ class Simulator(nn.Module):
     """
 
     def __init__(
-        self, model: Model, dt: float | None = None, *, physics: str | MuJoCo = "rigid", solver: Solver | None = None,
-        integrator: Integrator | None = None, impacts: bool | str = "auto", pyramid: int = 4,
-        bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64, threads: int | None = None,
-        specialize: bool | str = "auto", nonfinite: str = "raise", sparse: bool | str = "auto",
+        self, model: Model, dt: float | None = None, *, physics: str | MuJoCo | None = None,
+        solver: Solver | None = None, integrator: Integrator | None = None, impacts: bool | str = "auto",
+        pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
+        threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
+        sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
         super().__init__()
         if not isinstance(model, Model):
             raise TypeError(f"model must be a backdrive Model (Scene.build() or load()), got {type(model).__name__}")
+        if physics is None:
+            tell_of_rigid(model, solver=solver, integrator=integrator, impacts=impacts, sparse=sparse)
+            physics = "rigid"
         soft = choose(physics, model)
         if soft is not None:
             refuse_rigid(solver=solver, integrator=integrator, impacts=impacts, sparse=sparse)
@@ -148,7 +153,8 @@ class Simulator(nn.Module):
             return f"{self.model!r}, dt={self.dt:g}, physics={self.physics!r}, {self.dtype}"
         constrained = self._program.kernels.tables is not None or self.sparse
         solver = f"{self.solver!r}, " if constrained else ""
-        return f"{self.model!r}, dt={self.dt:g}, {solver}{self.integrator!r}, {self.dtype}"
+        physics = "physics='rigid', " if self.model.rigid_differences else ""
+        return f"{self.model!r}, dt={self.dt:g}, {physics}{solver}{self.integrator!r}, {self.dtype}"
 
     # ------------------------------------------------------------------------------------------ steps
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -82,6 +83,16 @@ def refuse_rigid(**given: object) -> None:
                 f"{name}={value!r} is a setting of rigid physics. MuJoCo's has its own: physics=MuJoCo(integrator=..., "
                 "cone=..., iterations=...)"
             )
+
+
+def tell_of_rigid(model: Model, **given: object) -> None:
+    """Warn if rigid physics moves a MJCF file otherwise than MuJoCo, and no given setting shows that this is meant."""
+    if model.rigid_differences and all(value in (None, "auto") for value in given.values()):
+        warnings.warn(
+            "the MJCF file moves otherwise here than in MuJoCo: " + "; ".join(model.rigid_differences) + ". "
+            "Simulator(model, physics='mujoco') moves it as MuJoCo does; physics='rigid' is this, without a warning",
+            stacklevel=3,
+        )  # fmt: skip
 
 
 def _require_choice(name: str, value: bool | str) -> None:

@@ -1,6 +1,8 @@
 """A step of MuJoCo's physics is the step of MuJoCo: from states of motions under random controls, with contacts, to
 rounding; with every integrator, both friction cones, and every kind of friction."""
 
+import warnings
+
 import mujoco
 import numpy as np
 import pytest
@@ -152,3 +154,23 @@ def test_refuses_impossible_parameters(name, at, value, words):
     x[(-1,) if at is None else (-1, at)] = value
     with pytest.raises(ValueError, match=words):
         bd.Simulator(model, physics="mujoco").step(model.initial_state(), parameters={name: x})
+
+
+def test_tells_where_rigid_physics_is_not_that_of_the_file():
+    """Only where nothing says which physics is meant, and only of MJCF files that move otherwise in MuJoCo."""
+    ball = '<body pos="0 0 1"><freejoint/><geom size="0.1" condim="6"/></body>'
+    floor = '<geom type="plane" size="5 5 1"/>'
+    model = bd.load(f'<mujoco><option integrator="RK4"/><worldbody>{floor}{ball}</worldbody></mujoco>')
+    differences = model.rigid_differences
+    assert len(differences) == 3 and "contacts are rigid" in differences[0] and "rk4" in differences[2]
+    with pytest.warns(UserWarning, match="moves otherwise here than in MuJoCo: contacts are rigid.*physics='mujoco'"):
+        simulator = bd.Simulator(model, 0.01)
+    assert simulator.physics == "rigid" and "physics='rigid'" in repr(simulator)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        bd.Simulator(model, 0.01, physics="rigid")
+        bd.Simulator(model, physics="mujoco")
+        bd.Simulator(model, 0.01, solver=bd.InteriorPoint())
+        free = bd.load(f"<mujoco><worldbody>{ball}</worldbody></mujoco>")
+        assert free.rigid_differences == ()
+        assert "physics" not in repr(bd.Simulator(free, 0.01))

@@ -20,6 +20,7 @@ from ..model import Model, State, load
 from .task import Random, Task, scattered
 
 Range = tuple[float, float]
+RIGID = {"physics": "rigid"}  # Arguments of the simulators.
 
 
 def gymnasium_model(file: str) -> Model:
@@ -82,7 +83,7 @@ def hopper(
 
     reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight, healthy_reward, healthy)
     return Task(
-        name="Hopper", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
+        name="Hopper", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward, settings=RIGID,
         observe=lambda state: torch.cat([state.q[:, 1:], state.v.clamp(-10.0, 10.0)], -1),
         ends=lambda state: ~healthy(state), camera=(0.0, -3.0, 0.5),
     )  # fmt: skip
@@ -108,7 +109,7 @@ def half_cheetah(
 
     reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight)
     return Task(
-        name="HalfCheetah", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
+        name="HalfCheetah", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward, settings=RIGID,
         observe=lambda state: torch.cat([state.q[:, 1:], state.v], -1), camera=(0.0, -3.5, 0.6),
     )  # fmt: skip
 
@@ -141,7 +142,7 @@ def ant(
 
     reward = rewarded(dt * frame_skip, forward_reward_weight, ctrl_cost_weight, healthy_reward, healthy)
     return Task(
-        name="Ant", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward,
+        name="Ant", model=model, dt=dt, frame_skip=frame_skip, start=start, reward=reward, settings=RIGID,
         observe=lambda state: torch.cat([state.q[:, 2:], state.v], -1), ends=lambda state: ~healthy(state),
         camera=(0.0, -4.0, 2.0),
     )  # fmt: skip

@@ -17,7 +17,7 @@ from ..schema.layout import NQ, NV, Kind
 from . import assemble, checks
 from .parameters import ParameterTable, parameter_table
 from .shapes import PlacedShape
-from .soft import SoftOptions
+from .soft import SoftOptions, rigid_differences
 from .state import State
 
 Array = np.ndarray
@@ -227,6 +227,12 @@ class Model:
             return State(q, v)
         batch = checks.integer(batch, "batch")
         return State(q.repeat(batch, 1), v.repeat(batch, 1))
+
+    @property
+    def rigid_differences(self) -> tuple[str, ...]:
+        """In what ``Simulator(model, physics="rigid")`` differs from the MJCF file that the model was loaded from, and
+        ``physics="mujoco"`` does not; empty for other models."""
+        return rigid_differences(self)
 
     @cached_property
     def fingerprint(self) -> str:

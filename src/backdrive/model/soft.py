@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from ..schema import layout
+
+if TYPE_CHECKING:
+    from .model import Model
 
 
 class Combination(NamedTuple):
@@ -83,3 +86,20 @@ class SoftParts(NamedTuple):
 
     options: SoftOptions
     constants: np.ndarray
+
+
+def rigid_differences(model: Model) -> tuple[str, ...]:
+    """In what rigid physics differs from MuJoCo's for a model from a MJCF file; empty for other models."""
+    options = model.soft
+    if options is None or model.timestep is None:
+        return ()
+    found = []
+    soft = {"contacts": model.npair, "limits": len(model.limit_link), "joint friction": len(model.friction_link)}
+    soft["equalities"] = len(model.equality_kind)
+    if kinds := [kind for kind, count in soft.items() if count]:
+        found.append(f"{', '.join(kinds)} are rigid (solref, solimp and margins have no effect)")
+    if model.npair and options.condim > 3:
+        found.append("contacts have no torsional and rolling friction")
+    if options.integrator != "euler":
+        found.append(f"the integrator is semi-implicit Euler (the file's: {options.integrator})")
+    return tuple(found)
