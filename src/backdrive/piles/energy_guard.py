@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ..physics.constraints.energy_guard import FALSE_POSITIONS, GAIN, JUMP, MOST_SOLVES
+from ..physics.constraints.energy_guard import FALSE_POSITIONS, JUMP, MOST_SOLVES
 from .memory import Memory
 from .solvers.base import (
     BlockCotangents,
@@ -26,8 +26,9 @@ from .solvers.base import (
 
 Array = np.ndarray
 
-# κ is found when an island changes its energy by less than this many roundings; its bracket is not made narrower than
-# that. The derivative of κ is that of an unchanged energy, however far the sweeps have converged.
+# An island gains energy, and κ is not found yet, when its energy changes by more than this many roundings, however far
+# the sweeps have converged; the bracket of κ is not made narrower than that. The derivative of κ is that of an unchanged
+# energy.
 NO_CHANGE, PRECISION = 64.0, 64.0
 
 
@@ -51,11 +52,12 @@ class GuardedSolver:
         solution, bias = self.solver.solve(memory, problem), blocks[:, self._bias].copy()
         b, fastest = blocks[:, self._normal].copy(), 1.0 + float(np.abs(blocks[:, self._b]).max())
         least, rounding = self.tolerance * fastest, float(np.finfo(blocks.dtype).eps)
-        if not self._may_gain(blocks, solution.impulses, GAIN * least):
+        none = NO_CHANGE * rounding * fastest
+        if not self._may_gain(blocks, solution.impulses, none + solution.residual * fastest):
             return solution
         islands = Islands(self.form, problem)
         gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
-        search = PartSearch(gain, gain > GAIN * least * scale)
+        search = PartSearch(gain, gain > none * scale)
         for _ in range(MOST_SOLVES):
             if not (search.going.any() or search.again):
                 break
@@ -64,8 +66,7 @@ class GuardedSolver:
             problem.impulses[0] = start
             solution = self.solver.solve(memory, problem)
             gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
-            unchanged = np.abs(gain) <= NO_CHANGE * rounding * fastest * scale
-            search.take(gain, unchanged, gain > GAIN * least * scale)
+            search.take(gain, np.abs(gain) <= none * scale, gain > none * scale)
         jump = np.where(
             search.acts & (np.abs(gain) > JUMP * least * scale), np.abs(gain) / np.maximum(scale, 1e-300), 0.0
         )
@@ -75,11 +76,12 @@ class GuardedSolver:
         residual = max(solution.residual, float(jump.max()) * self.tolerance / least)
         return replace(solution, residual=residual, guard=record if record.count else None)
 
-    def _may_gain(self, blocks: Array, impulses: Array, least: float) -> bool:
-        """Whether some contact may add energy: a bound as in `EnergyGuard`; least: a speed, m/s."""
+    def _may_gain(self, blocks: Array, impulses: Array, off: float) -> bool:
+        """Whether some contact that is asked to open may add energy: a bound as in `EnergyGuard`; off: by how much the
+        speeds of rows may be off, m/s."""
         b, bias, softness = blocks[:, self._b], blocks[:, self._bias], blocks[:, self._softness]
         most = (impulses * (b - softness * impulses)).sum(1) - 2.0 * impulses[:, 0] * bias
-        return bool((0.5 * most > least * np.abs(impulses).sum(1)).any())
+        return bool(((bias < 0.0) & (0.5 * most > -off * np.abs(impulses).sum(1))).any())
 
     def _free_speeds(self, blocks: Array, b: Array, bias: Array) -> Array:
         """s* of all rows [register, row, lane]; b: of the normals, with all of their bias."""
