@@ -27,8 +27,8 @@ from .solvers.base import (
 Array = np.ndarray
 
 # An island gains energy, and κ is not found yet, when its energy changes by more than this many roundings, however far
-# the sweeps have converged; the bracket of κ is not made narrower than that. The derivative of κ is that of an unchanged
-# energy.
+# the sweeps have converged; the bracket of κ is not made narrower than that. The derivative of κ is that of an energy
+# that does not change.
 NO_CHANGE, PRECISION = 64.0, 64.0
 
 
