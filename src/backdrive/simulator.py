@@ -17,6 +17,7 @@ from .physics.integrators import Integrator, SemiImplicitEuler
 from .physics.scheme import RigidContact, Scheme
 from .physics.soft.options import MuJoCo, choose
 from .physics.solvers import ProjectedGaussSeidel, Solver
+from .physics.tree.saturation import saturates
 from .policy import MLP, Policy, Sensor
 from .runtime import autograd, closed_loop, execute
 from .runtime.along_path import PlanarAngles
@@ -128,7 +129,8 @@ class Simulator(nn.Module):
         self._angles = PlanarAngles(self.model)
         soft = choose(self.physics, self.model)
         contact_model = RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts)
-        scheme = Scheme(self.integrator, contact_model if soft is None else None, soft)
+        rigid = soft is None
+        scheme = Scheme(self.integrator, contact_model if rigid else None, soft, rigid and saturates(self.model))
         directions = self.pyramid // 2 if soft is None else soft.block - 1
         settings = ProgramSettings(
             self.dt, scheme, directions, self.dtype, self.threads, self.specialize, self.nonfinite, self.sparse

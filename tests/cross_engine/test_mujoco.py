@@ -172,9 +172,9 @@ def add_actuator(actuators: ElementTree.Element, joint: str, rng: np.random.Gene
     kind = ["motor", "position", "velocity", "general", None][rng.integers(5)]
     if kind is None:
         return
-    options = {"gear": words(rng.uniform(0.5, 2)), "ctrlrange": "-1 0.8", "forcerange": "-3 2"}
+    options = {"gear": words(rng.uniform(0.5, 2)), "ctrlrange": "-1 0.8"}
     own = {
-        "motor": {},
+        "motor": {"forcerange": "-0.8 0.6"},  # those of servos are decided by their implicit forces here
         "position": {"kp": words(rng.uniform(1, 3)), "kv": words(rng.uniform(0, 0.5))},
         "velocity": {"kv": words(rng.uniform(0.2, 1))},
         "general": {"gainprm": words(rng.uniform(1, 2)), "biastype": "affine", "biasprm": words(*general_bias(rng))},

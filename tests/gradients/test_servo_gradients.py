@@ -64,3 +64,45 @@ def test_jacobians_of_a_step_in_contact():
 
     columns = [central(lambda e, d=d: after(x + e * d), 1e-6) for d in torch.eye(len(x), dtype=torch.float64)]
     torch.testing.assert_close(torch.cat([A, B], -1), torch.stack(columns, -1), rtol=1e-6, atol=1e-6)
+
+
+def arm(limit, kp, kv, links=3):
+    """Light links in a row, without gravity, each with a servo of limited force."""
+    scene, parent = bd.Scene(2, gravity=(0.0, 0.0)), None
+    for k in range(links):
+        scene.add_body(f"link{k}", bd.Box(0.04, 0.2), mass=0.2, position=(0.0, -0.1 - 0.2 * k))
+        scene.add_joint(f"hinge{k}", bd.Hinge(), parent=parent, child=f"link{k}", anchor=(0.0, -0.2 * k))
+        servo = bd.PositionServo(kp=kp, kv=kv, force_limits=(-limit, limit))
+        scene.add_motor(f"servo{k}", servo, joint=f"hinge{k}")
+        parent = f"link{k}"
+    return scene.build()
+
+
+@BOTH
+@settings(max_examples=10)
+@given(
+    limit=st.floats(0.5, 50.0),
+    kv=st.floats(0.1, 30.0),
+    speeds=st.lists(st.floats(-10.0, 10.0), min_size=3, max_size=3),
+    dt=st.sampled_from([1 / 60, 1 / 240]),
+)
+def test_brakes_of_limited_force_do_not_drive(integrator, limit, kv, speeds, dt):
+    """With targets of zero speed and hardly any stiffness, no step gains energy, limit or not."""
+    model = arm(limit, 1e-9, kv)
+    sim = rolled(model, dt, integrator=INTEGRATORS[integrator])
+    v = torch.tensor(speeds, dtype=torch.float64)
+    path = sim.rollout(bd.State(torch.zeros_like(v), v), torch.zeros(120, 3, dtype=torch.float64))
+    energy = 0.5 * torch.einsum("ti,tij,tj->t", path.v, sim.mass_matrix(bd.State(path.q, path.v)), path.v)
+    assert (energy[1:] <= energy[:-1] * (1.0 + 0.02) + 1e-9).all()
+    assert energy[-1] <= energy[0]
+
+
+@BOTH
+@settings(max_examples=4)
+@given(seed=st.integers(0, 10**6), limit=st.floats(1.0, 6.0))
+def test_arms_of_limited_force(integrator, seed, limit):
+    model, random = arm(limit, 40.0, 3.0), Random(seed, SAMPLES)
+    sim = rolled(model, DT, integrator=INTEGRATORS[integrator])
+    inputs = {"q": random(-1, 1, 3), "v": random(-5, 5, 3), "controls": random(-1, 1, 8, 3)}
+    inputs |= parameters(model, SAMPLES, spread=0.02, seed=seed)
+    check_gradients(sim, inputs, 8).require("q", "v", "controls", "kp", "kv", "gear", "mass", least=0.6)

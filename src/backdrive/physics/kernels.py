@@ -184,6 +184,7 @@ def _tree(variant: Variant, special: Specialisation | None, a: dict[str, Any]) -
         tree = Tree(**sizes, topology=Known(topology_table(model)), constants=constants)
         if special.varying is not None and "constants_bar" in a:
             a["constants_bar"] = Masked(a["constants_bar"], special.varying)
+    tree = replace(tree, saturating=variant.scheme is not None and variant.scheme.saturates)
     if constraining is None:
         return tree
     if special is None or special.tables is None:

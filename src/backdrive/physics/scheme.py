@@ -31,12 +31,13 @@ class RigidContact:
 class Scheme:
     """The time integrator, and the contact model (None: the model has no constraints).
 
-    soft: MuJoCo's physics, in place of both.
+    soft: MuJoCo's physics, in place of both. saturates: some servo of the model has a limit of its force.
     """
 
     integrator: Integrator
     contact_model: RigidContact | None = None
     soft: SoftSettings | None = None
+    saturates: bool = False
 
     @property
     def constrains(self) -> bool:

@@ -37,18 +37,18 @@ def one_step(model, integrator, q, v, u, dt=H):
     st.booleans(),
 )  # fmt: skip
 def test_closed_form_of_a_step(kp, kv, gear, q, v, limited):
-    """Semi-implicit Euler: m (v⁺ - v)/h = F(q, v⁺). The midpoint rule: F((q + q⁺)/2, (v + v⁺)/2). Clipped: F(q, v)."""
+    """Semi-implicit Euler: m (v⁺ - v)/h = F(q, v⁺). The midpoint rule: F((q + q⁺)/2, (v + v⁺)/2). A force that exceeds
+    its limit at v is clipped if this implicit one exceeds it, too."""
     mass, u, limit = 0.1, 0.3, 40.0 if limited else 1e9
     model = cart(bd.PositionServo(kp=kp + 1e-3, kv=kv, gear=gear, force_limits=(-limit, limit)), mass)
     k, d, wanted = gear**2 * (kp + 1e-3), gear**2 * kv, gear * (kp + 1e-3) * u
     for integrator, at, mean in ((EULER, q, H), (MIDPOINT, q + 0.5 * H * v, 0.5 * H)):
         force = wanted - k * at - d * v
         stiff = 0.0 if integrator == EULER else mean**2 * k
-        if abs(force) < gear * limit:
-            change = H * force / (mass + mean * d + stiff)
-        else:
-            change = H * np.sign(force) * gear * limit / mass
-        if abs(abs(force) - gear * limit) > 1e-6 * limit:
+        implicit = force * mass / (mass + mean * d + stiff)
+        clipped = min(abs(force), abs(implicit)) > gear * limit
+        change = H * (np.sign(force) * gear * limit if clipped else implicit) / mass
+        if all(abs(abs(x) - gear * limit) > 1e-6 * limit for x in (force, implicit)):
             _, v_next = one_step(model, integrator, q, v, u)
             assert v_next == pytest.approx(v + change, rel=1e-11, abs=1e-11)
 

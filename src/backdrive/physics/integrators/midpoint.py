@@ -18,6 +18,7 @@ from ..tree.dynamics import forward_dynamics
 from ..tree.dynamics_adjoint import DynamicsSeeds, dynamics_adjoint
 from ..tree.forces_adjoint import damping_rate
 from ..tree.inputs import DynamicsInputs
+from ..tree.saturation import saturated
 from ..tree.tree import LinkSubset, Tree
 from .base import Stages, StagesAdjoint, TravelAdjoint, VelocityChange, move, move_adjoint
 
@@ -33,7 +34,7 @@ class Midpoint:
     def stages(self, tree: Tree, state: StateArrays, step_inputs: StepInputs, h: Scalar) -> Stages:
         q_mid, v_mid = workspace(tree.nq), workspace(tree.nv)
         move(tree, state.q, state.v, 0.5 * h, q_mid)
-        inputs = DynamicsInputs(q_mid, state.v, state.v, *step_inputs, 0.5 * h, 0.5 * h, h)
+        inputs = saturated(tree, DynamicsInputs(q_mid, state.v, state.v, *step_inputs, 0.5 * h, 0.5 * h, h))
         first = forward_dynamics(tree, inputs)
         axpy(tree.nv, 0.5 * h, first.vdot, state.v, v_mid)
         inputs = replace(inputs, v=v_mid, spin_time=0.0)

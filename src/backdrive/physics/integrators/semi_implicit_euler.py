@@ -15,20 +15,22 @@ from ...ir import Scalar, ScalarArray, loop, workspace
 from ..state import StateArrays, StepInputs
 from ..tree.dynamics import forward_dynamics
 from ..tree.inputs import DynamicsInputs
+from ..tree.saturation import saturated
 from ..tree.tree import LinkSubset, Tree
 from .base import Stages, StagesAdjoint, TravelAdjoint, VelocityChange, move, move_adjoint
 
 
 @dataclass(frozen=True)
 class SemiImplicitEuler:
-    """First order, good energy behaviour; what MuJoCo's "implicitfast" does (and its Euler, where no motor brakes)."""
+    """First order, good energy behaviour; what MuJoCo's "implicitfast" does (and its Euler, where no motor brakes), but
+    for servos at a limit of their force."""
 
     share: ClassVar[float] = 1.0
     predicts: ClassVar[bool] = False
     has_jacobian_kernel: ClassVar[bool] = True
 
     def stages(self, tree: Tree, state: StateArrays, step_inputs: StepInputs, h: Scalar) -> Stages:
-        inputs = DynamicsInputs(state.q, state.v, state.v, *step_inputs, h, spin_time=h)
+        inputs = saturated(tree, DynamicsInputs(state.q, state.v, state.v, *step_inputs, h, spin_time=h))
         return Stages(state.q, inputs, forward_dynamics(tree, inputs))
 
     def stages_adjoint(self, adjoint: StagesAdjoint) -> tuple[ScalarArray, Callable[[], Scalar] | None]:

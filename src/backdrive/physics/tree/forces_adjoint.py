@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...ir import Index, Scalar, ScalarArray, carry, is_constant, loop, switch, vjp
 from ...schema import layout
 from ..math.arrays import accumulate, split
 from ..math.spatial import Vec
 from .dynamics import Dynamics
-from .forces import motor_force
+from .forces import motor_force, motor_state
 from .inputs import DynamicsInputs
 from .joints import JOINTS, JointModel
 from .tree import LinkConstants, Tree, accumulate_link
@@ -23,7 +23,7 @@ def forces_adjoint(
     tree: Tree, inputs: DynamicsInputs, virtual: ScalarArray, damped_bar: ScalarArray, cotangents: Cotangents
 ) -> None:
     """Add the gradient of λ · τ(q, v, u) to the cotangents, and that with respect to `v_damped` to `damped_bar`."""
-    q, v, v_damped, controls = inputs.q, inputs.v, inputs.v_damped, inputs.controls
+    q, v_damped = inputs.q, inputs.v_damped
 
     def passive(joint: JointModel, i: Index) -> None:
         a, b, nq, nv = tree.q_start(i), tree.v_start(i), joint.nq, joint.nv
@@ -46,10 +46,8 @@ def forces_adjoint(
         switch(tree.kind(i), [partial(passive, joint) for joint in JOINTS], i)
     for m in tree.joint_motors():
         a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        arguments = (*tree.motors().get(m, layout.MOTOR), q[a], v[b], v_damped[b], controls[m])
-        _, gradient = vjp(
-            lambda *x: [motor_force(x[: layout.MOTOR], *x[layout.MOTOR :]).force], arguments, [virtual[b]]
-        )
+        arguments = (*tree.motors().get(m, layout.MOTOR), *motor_state(tree, inputs, m))
+        _, gradient = vjp(partial(_force, inputs.limit_of(m)), arguments, [virtual[b]])
         *record_bar, q_bar, v_bar, v_damped_bar, control_bar = gradient
         accumulate(cotangents.q.at(a), (q_bar,))
         accumulate(cotangents.v.at(b), (v_bar,))
@@ -58,6 +56,12 @@ def forces_adjoint(
             accumulate(cotangents.controls.at(m), (control_bar,))
         if cotangents.constants is not None:
             _accumulate_motor(tree, cotangents.constants, m, record_bar)
+
+
+def _force(saturation: Scalar | None, *x: Scalar) -> list[Scalar]:
+    """The force of a motor; x: its record, and its `motor_state`."""
+    q, v, v_damped, control = x[layout.MOTOR :]
+    return [motor_force(x[: layout.MOTOR], q, v, v_damped, control, saturation).force]
 
 
 def _accumulate_motor(tree: Tree, constants_bar: ScalarArray, m: Index, record_bar: Vec) -> None:
@@ -79,11 +83,10 @@ def joint_inertia_adjoint(
             record[layout.ARMATURE] = record[layout.ARMATURE] - inertial
             record[layout.DAMPING] = record[layout.DAMPING] - damping_time * inertial
     for m in tree.joint_motors():
-        a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-        state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
+        b, state = tree.motor_v_start(m), (*motor_state(tree, inputs, m), inputs.limit_of(m))
         seed = -(damping_time * (virtual[b] * vdot[b]))
 
-        def implicit(*record: Scalar, state: Vec = state) -> list[Scalar]:
+        def implicit(*record: Scalar, state: tuple[Any, ...] = state) -> list[Scalar]:
             _, damping, stiffness, _ = motor_force(record, *state)
             return [damping, stiffness]
 
@@ -105,8 +108,7 @@ def damping_rate(
         total[0] = total[0] - virtual[k] * vdot[k] * dynamics.damping[k]
     if not is_constant(inputs.stiffness_time, 0.0):
         for m in tree.joint_motors():
-            a, b = tree.motor_q_start(m), tree.motor_v_start(m)
-            state = (inputs.q[a], inputs.v[b], inputs.v_damped[b], inputs.controls[m])
-            motor = motor_force(tree.motors().get(m, layout.MOTOR), *state)
+            b, record = tree.motor_v_start(m), tree.motors().get(m, layout.MOTOR)
+            motor = motor_force(record, *motor_state(tree, inputs, m), inputs.limit_of(m))
             total[0] = total[0] - inputs.stiffness_time * motor.stiffness * virtual[b] * vdot[b]
     return total[0]

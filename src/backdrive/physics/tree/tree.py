@@ -108,6 +108,7 @@ class Tree:
     nlink, nq, nv, nu, nconst: numbers of links, of coordinates of q and v, of motors, and of constants. topology: the
     tables of `topology_table`. constants [nconst]: see `schema.layout`. constraints: None if there are neither contacts
     nor limits nor equations. homogeneous: for a rolled kernel of models whose links share constants.
+    saturating: whether motors have force limits that are to be decided implicitly (`saturation`).
     branching: whether the equations may branch on values; not in a function that is differentiated as a whole.
     mass_moments: set by `bodies.with_bodies`.
 
@@ -123,6 +124,7 @@ class Tree:
     constants: ScalarArray
     constraints: Any = None  # `physics.constraints.constraints.Constraints`, a later stage than this one
     homogeneous: Homogeneous | None = None
+    saturating: bool = False
     branching: bool = True
     mass_moments: MassMoments | None = None
 
