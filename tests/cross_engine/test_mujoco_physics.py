@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import LINKED, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import LINKED, load, materials, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -63,6 +63,12 @@ def test_frictions_and_impedances(condim, impratio, power, cone):
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_connect_and_weld(integrator):
     check(LINKED, bd.MuJoCo(integrator=integrator), seed=5)
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_explicit_pairs_moving_surfaces_and_adhesion(cone, pairs):
+    check(materials(pairs), bd.MuJoCo(cone=cone), seed=3)
 
 
 def test_a_rollout_stays_with_mujoco():

@@ -4,7 +4,7 @@ contacts, with every integrator and both cones."""
 import numpy as np
 import pytest
 import torch
-from mujoco_worlds import HEAP, LINKED, load, mujoco_model, steps_of_mujoco, tensors, visited, zoo
+from mujoco_worlds import HEAP, LINKED, load, materials, mujoco_model, steps_of_mujoco, tensors, visited, zoo
 
 import backdrive as bd
 
@@ -14,6 +14,7 @@ PARAMETERS = (
     "mass", "inertia", "com", "armature", "damping", "gravity", "friction", "solref", "solimp", "margin",
     "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp", "joint_friction",
     "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
+    "adhesion", "surfacevel", "pair_solref", "pair_solimp", "pair_margin", "pair_friction",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -97,6 +98,12 @@ def test_gradient_of_gymnasiums_models(name):
 def test_gradient_with_connect_and_weld():
     for seed in range(3):
         Loss(LINKED, bd.MuJoCo(), seed).check()
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_gradient_with_explicit_pairs_moving_surfaces_and_adhesion(cone):
+    for seed in range(2):
+        Loss(materials(), bd.MuJoCo(cone=cone), seed).check()
 
 
 def test_gradient_of_a_heap():

@@ -175,7 +175,9 @@ def pack(parts: WorldParts) -> Model:
         + ([] if parts.soft is None else [parts.soft.constants])
     )
     sizes = (len(links), nq, len(actuators), len(placed), len(limited), len(rubbing), len(equalities))
-    soft_size = 0 if parts.soft is None else layout.soft_size(len(links), *sizes[3:])
+    soft_size = 0
+    if parts.soft is not None:
+        soft_size = layout.soft_size(len(links), *sizes[3:], len(parts.soft.options.explicit))
     if len(constants) != layout.constants_size(*sizes) + soft_size:
         raise AssertionError("the constants do not have the size that the layout says")
     for link in links:

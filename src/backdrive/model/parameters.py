@@ -197,7 +197,8 @@ def _shape_parameters(model: Model) -> Iterator[ParameterInfo]:
 
 SOFT_PARAMETERS = (
     "solref", "solimp", "margin", "torsional_friction", "rolling_friction", "limit_solref", "limit_solimp",
-    "limit_margin", "joint_friction_solref", "joint_friction_solimp",
+    "limit_margin", "joint_friction_solref", "joint_friction_solimp", "adhesion", "surfacevel", "pair_solref",
+    "pair_solimp", "pair_margin", "pair_friction",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -215,8 +216,12 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     frictions = start + (model.nlimit + np.arange(model.nfriction)) * layout.SOFT_JOINT
     name_of = dict(zip(model.joint_link.tolist(), model.joints, strict=True))
     limited, rubbing = (tuple(name_of[i] for i in x.tolist()) for x in (model.limit_link, model.friction_link))
+    start += (model.nlimit + model.nfriction) * layout.SOFT_JOINT + model.nequality * layout.SOFT_EQUALITY
+    explicit = () if model.soft is None else model.soft.explicit
+    pairs = start + np.arange(len(explicit)) * layout.SOFT_PAIR
+    pair_names = tuple(f"{model.shape_names[a]}-{model.shape_names[b]}" for a, b in explicit)
     for prefix, rows, at in (("", model.shape_names, shapes), ("limit_", limited, limits),
-                             ("joint_friction_", rubbing, frictions)):  # fmt: skip
+                             ("joint_friction_", rubbing, frictions), ("pair_", pair_names, pairs)):  # fmt: skip
         solref, solimp = _grid(at + layout.SOLREF, np.arange(2)), _grid(at + layout.SOLIMP, np.arange(4))
         yield _entry(f"{prefix}solref", "s, 1 | -1/s^2, -1/s", rows, [ParameterPiece(solref)])
         yield _entry(f"{prefix}solimp", "1, 1, m | rad, 1", rows, [ParameterPiece(solimp)])
@@ -224,6 +229,14 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
     yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
     yield _entry("limit_margin", "rad | m", limited, [ParameterPiece(limits + layout.MARGIN)])
+    yield _entry("pair_margin", "m", pair_names, [ParameterPiece(pairs + layout.MARGIN)])
+    friction = _grid(pairs + layout.PAIR_FRICTION, np.arange(5))
+    yield _entry("pair_friction", "1, 1, m, m, m", pair_names, [ParameterPiece(friction)])
+    if model.soft is not None and model.soft.adheres:
+        yield _entry("adhesion", "N", model.shape_names, [ParameterPiece(shapes + layout.ADHESION)])
+    if model.soft is not None and model.soft.moving:
+        surface = _grid(shapes + layout.SURFACE, np.arange(6))
+        yield _entry("surfacevel", "m/s | rad/s", model.shape_names, [ParameterPiece(surface)])
 
 
 class ParameterPiece(NamedTuple):

@@ -118,6 +118,12 @@ RANGES: dict[str, Range] = {
     "limit_solref": FINITE,
     "limit_solimp": NOT_NEGATIVE,
     "limit_margin": NOT_NEGATIVE,
+    "pair_solref": FINITE,
+    "pair_solimp": NOT_NEGATIVE,
+    "pair_margin": NOT_NEGATIVE,
+    "pair_friction": NOT_NEGATIVE,
+    "adhesion": NOT_NEGATIVE,
+    "surfacevel": FINITE,
     "joint_friction_solref": FINITE,
     "joint_friction_solimp": NOT_NEGATIVE,
 }

@@ -15,8 +15,9 @@ class SoftOptions:
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional
     to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all solimp. unsupported: the elements of the file that rigid physics represents, and
-    MuJoCo's here does not.
+    all contacts. power: of all solimp. explicit: the pairs of shapes that have a material of their own. adheres:
+    whether a contact may pull. moving: whether a surface moves along itself. unsupported: the elements of the file that
+    rigid physics represents, and MuJoCo's here does not.
     """
 
     integrator: str = "euler"
@@ -27,6 +28,9 @@ class SoftOptions:
     refsafe: bool = True
     condim: int = 3
     power: int = 2
+    explicit: tuple[tuple[int, int], ...] = ()
+    adheres: bool = False
+    moving: bool = False
     unsupported: tuple[str, ...] = ()
 
 

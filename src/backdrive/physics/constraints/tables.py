@@ -43,8 +43,8 @@ SUPPORT = 12
 # Integers of a shape: its link; offset and count of the vertices, faces and edges of its hull.
 SHAPE = 7
 
-# Integers of a pair: its shapes a and b, and the support.
-PAIR = 2 + SUPPORT
+# Integers of a pair: its shapes a and b, the support, and of an explicit pair its number, from 1 on (0: it is not one).
+PAIR = 2 + SUPPORT + 1
 
 # Integers of a joint with a limit or with friction: its link, its coordinate in q, its kind, and the support.
 JOINT = 3 + SUPPORT
@@ -81,18 +81,20 @@ class ConstraintTables(NamedTuple):
 
 class SortedPairs(NamedTuple):
     """The pairs of a model in the order of a registry of kinds of pairs. shapes [npair, 2]; counts, slots: of every
-    kind in the registry, how many pairs there are, and the slots of each."""
+    kind in the registry, how many pairs there are, and the slots of each. explicit: the numbers of explicit pairs."""
 
     shapes: np.ndarray
     counts: Sequence[int]
     slots: Sequence[int]
+    explicit: Sequence[int]
 
     @classmethod
     def of(cls, model: Model) -> SortedPairs:
         """In the order of the rigid engine."""
         kinds = Counter((a, b) for a, b in model.shape_kind[model.pairs].tolist())
         registry = sorted_pairs(model.dim)
-        return cls(model.pairs, [kinds[entry] for entry, _ in registry], [pair.slots for _, pair in registry])
+        counts, slots = [kinds[entry] for entry, _ in registry], [pair.slots for _, pair in registry]
+        return cls(model.pairs, counts, slots, [0] * model.npair)
 
 
 def constraint_tables(model: Model, given: SortedPairs | None = None) -> ConstraintTables | None:
@@ -114,7 +116,10 @@ def constraint_tables(model: Model, given: SortedPairs | None = None) -> Constra
     before = len(masses) + len(bounds) + len(contacts)
     hulls = model.shape_hull + before * np.array([1, 0, 1, 0, 1, 0])  # offsets and counts
     shapes = np.column_stack([model.shape_link + 1, hulls])
-    pairs = [[a, b, *chains.support(links[a], links[b])] for a, b in shape_pairs]
+    pairs = [
+        [a, b, *chains.support(links[a], links[b]), number]
+        for (a, b), number in zip(shape_pairs, sorted_.explicit, strict=True)
+    ]
     limits, frictions = (
         [[i + 1, model.qadr[i], model.kind[i], *chains.support(i, int(model.parent[i]))] for i in joints.tolist()]
         for joints in (model.limit_link, model.friction_link)

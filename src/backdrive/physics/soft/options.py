@@ -72,6 +72,9 @@ class MuJoCo:
             refsafe=options.refsafe,
             condim=options.condim,
             power=options.power,
+            explicit=bool(options.explicit),
+            adheres=options.adheres,
+            moving=options.moving,
         )
 
 

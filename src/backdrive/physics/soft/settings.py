@@ -13,9 +13,9 @@ class SoftSettings:
     frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method has converged when
     its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all impedances. solved: the gradient is zero if the step that it leads to is less than this
-    part of the first one. rounding: so is it if the square of that step is less than this part of the kinetic energy of
-    the free motion.
+    all contacts. power: of all impedances. explicit, adheres, moving: what contacts may have, as in `SoftOptions`.
+    solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
+    it if the square of that step is less than this part of the kinetic energy of the free motion.
     """
 
     integrator: str
@@ -27,6 +27,9 @@ class SoftSettings:
     refsafe: bool
     condim: int
     power: int
+    explicit: bool = False
+    adheres: bool = False
+    moving: bool = False
     solved: float = 1e-13
     rounding: float = 1e-28
 
