@@ -50,7 +50,9 @@ def geom_pairs(model: Model) -> SortedPairs:
     numbered = {frozenset(pair): k for k, pair in enumerate(given, 1)}
     explicit = [numbered.get(frozenset(pair), 0) for pair in shapes.tolist()]
     counts, slots = [len(pairs) for pairs in found], [pair.slots for _, pair in ALL_PAIRS]
-    return SortedPairs(shapes, counts, slots, explicit)
+    on_planes = {second for second, first in shapes.tolist() if kinds[first] == GeomKind.PLANE}
+    full = {k: tables for k in sorted(on_planes) if (tables := placed[k].shape.full_hull()) is not None}
+    return SortedPairs(shapes, counts, slots, explicit, full)
 
 
 class GeomGroup(NamedTuple):
@@ -101,7 +103,8 @@ class PlacedGeoms:
         """The features of its contacts; empty if its kinds have none."""
         hulls = None
         if self.group.pair.hull_search is not None:
-            hulls = (hull_of(self.constraints, self.b), hull_of(self.constraints, self.a))
+            full = self.group.kinds[0] == GeomKind.PLANE
+            hulls = (hull_of(self.constraints, self.b), hull_of(self.constraints, self.a, full))
         return self.group.pair.features(*self.solids, self.margin, hulls)
 
     def contacts(self, features: Vec) -> list[GeomContact]:
