@@ -11,9 +11,13 @@ from placed_pairs import SEEDS
 import backdrive as bd
 from backdrive.physics.geometry.mujoco import GEOM_PAIRS, GeomKind
 
-SPHERE, ELLIPSOID, CYLINDER, CAPSULE = GeomKind.SPHERE, GeomKind.ELLIPSOID, GeomKind.CYLINDER, GeomKind.CAPSULE
+SPHERE, CAPSULE, BOX = GeomKind.SPHERE, GeomKind.CAPSULE, GeomKind.BOX
+ELLIPSOID, CYLINDER = GeomKind.ELLIPSOID, GeomKind.CYLINDER
 
-ITERATED = [(SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID), (ELLIPSOID, ELLIPSOID), (CAPSULE, CYLINDER)]
+ITERATED = [
+    (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID), (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX),
+    (CAPSULE, CYLINDER),
+]  # fmt: skip
 """The pairs for which MuJoCo iterates to a tolerance."""
 
 CLOSED = [kinds for kinds in GEOM_PAIRS if kinds not in ITERATED]

@@ -9,7 +9,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tendons, tensors, visited, zoo
+from mujoco_worlds import (
+    LINKED,
+    MEDIUM,
+    SERVOS,
+    load,
+    materials,
+    mujoco_model,
+    steps_of_mujoco,
+    tendons,
+    tensors,
+    visited,
+    zoo,
+)
 
 import backdrive as bd
 
@@ -88,6 +100,12 @@ def test_servos_and_flags(integrator, flag):
 @given(seed=st.integers(0, 2**31))
 def test_fixed_tendons_and_couplings(integrator, seed):
     check(tendons(), bd.MuJoCo(integrator=integrator), seed)
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@pytest.mark.parametrize("pairs", [False, True])
+def test_explicit_pairs_moving_surfaces_and_adhesion(cone, pairs):
+    check(materials(pairs), bd.MuJoCo(cone=cone), seed=3)
 
 
 def test_a_rollout_stays_with_mujoco():

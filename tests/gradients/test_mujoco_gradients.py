@@ -11,6 +11,7 @@ from mujoco_worlds import (
     MEDIUM,
     SERVOS,
     load,
+    materials,
     mujoco_model,
     steps_of_mujoco,
     tendons,
@@ -30,6 +31,7 @@ PARAMETERS = (
     "density", "viscosity", "wind", "gravcomp", "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness",
     "tendon_damping", "tendon_friction", "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref",
     "tendon_friction_solimp",
+    "adhesion", "surfacevel", "pair_solref", "pair_solimp", "pair_margin", "pair_friction",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -127,6 +129,12 @@ def test_gradient_in_a_medium(name, integrator):
 def test_gradient_with_servos(integrator):
     for seed in range(3):
         Loss(SERVOS, bd.MuJoCo(integrator=integrator), seed).check()
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_gradient_with_explicit_pairs_moving_surfaces_and_adhesion(cone):
+    for seed in range(2):
+        Loss(materials(), bd.MuJoCo(cone=cone), seed).check()
 
 
 def test_gradient_of_a_heap():

@@ -111,6 +111,25 @@ def tendons(power: int = 2) -> str:
  <motor joint="d"/><motor tendon="u"/></actuator></mujoco>"""
 
 
+def materials(pairs: bool = True) -> str:
+    """Bodies on a conveyor belt, on a turntable and on sticky ground, with gaps; and explicit pairs with materials of
+    their own."""
+    explicit = """<contact><pair geom1="ground" geom2="ball" condim="6" friction="0.5 0.9 0.02 0.003 0.004"
+     solref="0.03 1.1" solreffriction="0.05 0.8" solimp="0.8 0.9 0.002 0.4 2" margin="0.01" gap="0.02" adhesion="2"/>
+     <pair geom1="stick" geom2="egg" condim="4" friction="0.3 0.2 0.01 0.001 0.001" margin="0.005"/></contact>"""
+    return f"""<mujoco><option timestep="0.004"/><default><geom friction="0.6 0.02 0.003" condim="6"/></default>
+<worldbody>
+ <geom name="ground" type="plane" size="5 5 1" pos="0.1 0.2 0" euler="0 4 0" surfacevel="0.3 0.2 0.5 0.1 0.2 0.9"
+  adhesion="1.5" gap="0.01"/>
+ <body pos="0 0 0.2"><joint axis="0 0 1"/><geom type="box" size="0.3 0.3 0.08" surfacevel="0 0.5 0 0.4 0 0.1"/></body>
+ <body pos="0 0 0.4"><freejoint/><geom name="ball" size="0.1" margin="0.02"/></body>
+ <body pos="0.1 0.05 0.7" euler="10 80 0"><freejoint/>
+  <geom name="stick" type="capsule" size="0.05 0.15" adhesion="3" gap="0.03" friction="0.4 0.01 0.001"/></body>
+ <body pos="-0.6 0 0.1" euler="20 0 50"><freejoint/><geom type="box" size="0.1 0.15 0.05" adhesion="0.5"/></body>
+ <body pos="0.65 0.05 0.1"><freejoint/><geom name="egg" size="0.08" surfacevel="0 0 0 1 2 0.5"/></body>
+</worldbody>{explicit if pairs else ""}</mujoco>"""
+
+
 def source(name: str) -> str:
     """The path of one of Gymnasium's models; or the XML itself."""
     return name if name.startswith("<") else str(ASSETS / f"{name}.xml")
@@ -161,7 +180,8 @@ def steps_of_mujoco(model: mujoco.MjModel, q: np.ndarray, v: np.ndarray, u: np.n
 
 
 def load(name: str) -> bd.Model:
-    return bd.load(source(name))
+    """Rigid physics would take other friction coefficients than explicit pairs have."""
+    return bd.load(source(name), ignore=("friction",))
 
 
 def tensors(*arrays: np.ndarray) -> list[torch.Tensor]:

@@ -164,6 +164,7 @@ _SOFT = (
     "",
     "limit_",
     "joint_friction_",
+    "pair_",
     "equality_",
     "tendon_limit_",
     "tendon_friction_",

@@ -178,7 +178,11 @@ def pack(parts: WorldParts) -> Model:
     soft_size = 0
     if parts.soft is not None:
         medium = layout.medium_size(len(links)) if parts.soft.options.medium else 0
-        soft_size = layout.soft_size(len(links), *sizes[3:]) + medium + parts.soft.options.more_size
+        soft_size = (
+            layout.soft_size(len(links), *sizes[3:], len(parts.soft.options.explicit))
+            + medium
+            + parts.soft.options.more_size
+        )
     if len(constants) != layout.constants_size(*sizes) + soft_size:
         raise AssertionError("the constants do not have the size that the layout says")
     for link in links:

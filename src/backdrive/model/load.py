@@ -33,9 +33,9 @@ def load(
     floating: True gives a free joint to the root body that has no joint; the body's name if there are several.
     ignore: kinds of elements to leave out although they affect the motion: contact, limit, frictionloss, equality,
         tendon, actuator, mocap, plugin, fluid, gravcomp, flex, spring (non-linear ones). Elements that cannot be
-        represented and are not ignored raise one error that lists them all. Ignoring friction takes the larger
-        coefficient of two shapes even where a pair or a priority overrides it; ignoring inertia accepts inertias of
-        URDF links that no rigid body can have.
+        represented and are not ignored raise one error that lists them all. Ignoring friction takes, in rigid physics,
+        the larger coefficient of two shapes even where a pair or a priority overrides it; ignoring inertia accepts
+        inertias of URDF links that no rigid body can have.
     fuse: merge bodies that are rigidly attached to each other, which is faster but loses their names.
     motors: the actuator of hinges and sliders that have none in the file; each is named after its joint, and its force
         is limited by the effort that a URDF file gives. None: a torque motor for URDF files (which have no actuators),

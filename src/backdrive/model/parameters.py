@@ -200,6 +200,8 @@ SOFT_PARAMETERS = (
     "limit_margin", "joint_friction_solref", "joint_friction_solimp", "density", "viscosity", "wind", "gravcomp",
     "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness", "tendon_damping", "tendon_friction",
     "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref", "tendon_friction_solimp",
+    "limit_margin", "joint_friction_solref", "joint_friction_solimp", "adhesion", "surfacevel", "pair_solref",
+    "pair_solimp", "pair_margin", "pair_friction",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -222,11 +224,24 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     yield from _softness("joint_friction_", rubbing, frictions)
     start += (model.nlimit + model.nfriction) * layout.SOFT_JOINT
     yield from _equality_parameters(model, start + np.arange(model.nequality) * layout.SOFT_EQUALITY)
+    start += model.nequality * layout.SOFT_EQUALITY
+    explicit = () if model.soft is None else model.soft.explicit
+    pairs = start + np.arange(len(explicit)) * layout.SOFT_PAIR
+    pair_names = tuple(f"{model.shape_names[a]}-{model.shape_names[b]}" for a, b in explicit)
+    yield from _softness("pair_", pair_names, pairs)
     yield from _tendon_parameters(model)
     yield _entry("margin", "m", model.shape_names, [ParameterPiece(shapes + layout.MARGIN)])
     yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
     yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
     yield _entry("limit_margin", "rad | m", limited, [ParameterPiece(limits + layout.MARGIN)])
+    yield _entry("pair_margin", "m", pair_names, [ParameterPiece(pairs + layout.MARGIN)])
+    friction = _grid(pairs + layout.PAIR_FRICTION, np.arange(5))
+    yield _entry("pair_friction", "1, 1, m, m, m", pair_names, [ParameterPiece(friction)])
+    if model.soft is not None and model.soft.adheres:
+        yield _entry("adhesion", "N", model.shape_names, [ParameterPiece(shapes + layout.ADHESION)])
+    if model.soft is not None and model.soft.moving:
+        surface = _grid(shapes + layout.SURFACE, np.arange(6))
+        yield _entry("surfacevel", "m/s | rad/s", model.shape_names, [ParameterPiece(surface)])
     if model.soft is not None and model.soft.medium:
         yield from _medium_parameters(model)
 

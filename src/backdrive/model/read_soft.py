@@ -65,13 +65,22 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
         solver = (model.dof_solref[dof], model.dof_solimp[dof], [0.0])
         records.append(np.concatenate([*solver, [model.dof_invweight0[dof]]]))
     records += _equalities(model, len(sources.equalities))
+    number = {geom: i for i, geom in enumerate(geoms)}
+    explicit = [k for k in range(model.npair) if model.pair_geom1[k] in number and model.pair_geom2[k] in number]
+    records += [_pair(model, k) for k in explicit]
     powers = [record[layout.SOLIMP + 4] for record in records[1:]]
     if has_medium(model, sources.ignore):
         records.append(_medium(model, sources))
     combinations = read_combinations(model, sources.actuators, sources.ignore)
     powers += combinations.powers
-    options = _options(model, geoms, powers, sources)
-    options = replace(options, tendons=combinations.tendons, couplings=combinations.couplings)
+    options = replace(
+        _options(model, geoms, powers, sources),
+        explicit=tuple((number[model.pair_geom1[k]], number[model.pair_geom2[k]]) for k in explicit),
+        adheres=bool(_field(model, "geom_adhesion")[geoms].any() or _field(model, "pair_adhesion")[explicit].any()),
+        moving=bool(_field(model, "geom_surfacevel", 6)[geoms].any()),
+        tendons=combinations.tendons,
+        couplings=combinations.couplings,
+    )
     return SoftParts(options, np.concatenate([*records, *combinations.records]))
 
 
@@ -98,7 +107,35 @@ def _medium(model: mujoco.MjModel, sources: SoftSources) -> Array:
 def _shape(model: mujoco.MjModel, geom: int) -> Array:
     """The SOFT_SHAPE record of a geom."""
     numbers = (model.geom_margin[geom], model.geom_solmix[geom], model.geom_priority[geom], model.geom_condim[geom])
-    return np.concatenate([model.geom_solref[geom], model.geom_solimp[geom], numbers, model.geom_friction[geom, 1:]])
+    solver = (model.geom_solref[geom], model.geom_solimp[geom])
+    pull = (model.geom_gap[geom], _field(model, "geom_adhesion")[geom])
+    return np.concatenate([*solver, numbers, model.geom_friction[geom, 1:], pull, _surface(model, geom)])
+
+
+def _surface(model: mujoco.MjModel, geom: int) -> Array:
+    """The velocity of a geom's surface in the frame of its shape: that of a plane has its origin at the end of the
+    normal, and the axes of the world."""
+    linear, angular = np.split(_field(model, "geom_surfacevel", 6)[geom], 2)
+    if mujoco.mjtGeom(model.geom_type[geom]) != mujoco.mjtGeom.mjGEOM_PLANE or not (linear.any() or angular.any()):
+        return np.concatenate([linear, angular])
+    data = mujoco.MjData(model)
+    mujoco.mj_kinematics(model, data)
+    turn, origin = data.geom_xmat[geom].reshape(3, 3), data.geom_xpos[geom]
+    linear, angular = turn @ linear, turn @ angular
+    return np.concatenate([linear + np.cross(angular, turn[:, 2] - origin), angular])
+
+
+def _pair(model: mujoco.MjModel, k: int) -> Array:
+    """The SOFT_PAIR record of an explicit pair."""
+    numbers = (model.pair_margin[k], model.pair_gap[k], _field(model, "pair_adhesion")[k], model.pair_dim[k])
+    solver = (model.pair_solref[k], model.pair_solimp[k])
+    return np.concatenate([*solver, numbers, model.pair_friction[k], model.pair_solreffriction[k]])
+
+
+def _field(model: mujoco.MjModel, name: str, width: int = 0) -> Array:
+    """A field over geoms or pairs; zero in versions of MuJoCo that lack it."""
+    count = model.npair if name.startswith("pair_") else model.ngeom
+    return getattr(model, name) if hasattr(model, name) else np.zeros((count, width) if width else count)
 
 
 def _equalities(model: mujoco.MjModel, count: int) -> list[Array]:
@@ -124,7 +161,7 @@ def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float
         iterations=int(option.iterations),
         eulerdamp=not disabled(model, "EULERDAMP"),
         refsafe=not disabled(model, "REFSAFE"),
-        condim=max((int(model.geom_condim[geom]) for geom in geoms), default=1),
+        condim=max((int(x) for x in (*model.geom_condim[geoms], *model.pair_dim)), default=1),
         power=max(1, round(powers[0])) if powers else 2,
         medium=has_medium(model, sources.ignore),
         own=tuple((kind, tuple(names)) for kind, names in only_soft(model, sources.ignore).items()),
@@ -136,8 +173,6 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
     """The elements that MuJoCo's physics has no equations for yet."""
     if integrator == "other":
         yield f"integrator {mujoco.mjtIntegrator(model.opt.integrator).name}"
-    if model.npair and geoms:
-        yield "explicit contact pairs"
     for flag in ("OVERRIDE", "DIAGEXACT", "SPECULATIVE", "IPC"):
         bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
         if bit is not None and model.opt.enableflags & int(bit):
@@ -145,10 +180,6 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
     if "fluid" not in sources.ignore and (model.opt.density > 0.0 or model.opt.viscosity > 0.0):
         for geom in np.flatnonzero(model.geom_fluid[:, 0]).tolist():
             yield f"fluidshape of {geom_name(model, geom)}"
-    for geom in geoms:
-        for field in ("geom_surfacevel", "geom_adhesion"):
-            if hasattr(model, field) and np.any(getattr(model, field)[geom]):
-                yield f"{field.removeprefix('geom_')} of {geom_name(model, geom)}"
 
 
 def _uneven(powers: Sequence[float]) -> Iterator[str]:

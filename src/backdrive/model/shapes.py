@@ -20,7 +20,19 @@ import numpy as np
 from ..ir import Scalar, absolute, sqrt
 from ..schema.layout import GeomKind, ShapeKind
 from . import checks
-from .hull import SQUARE, HullTables, ball, convex_tables, cube, cylinder_prism, mass_properties, planar_tables
+from .hull import (
+    HULL_VERTICES,
+    SQUARE,
+    HullTables,
+    ball,
+    convex_tables,
+    cube,
+    cylinder_prism,
+    hull_faces,
+    hull_tables,
+    mass_properties,
+    planar_tables,
+)
 from .ranges import FINITE, POSITIVE, Range
 
 Array = np.ndarray
@@ -89,6 +101,10 @@ class Shape(ABC):
 
     def hull(self) -> HullTables | None:
         """Vertices, faces and edges for collision, before they are scaled by `size`; None for shapes without any."""
+        return None
+
+    def full_hull(self) -> HullTables | None:
+        """The same with all vertices; None if that is no other."""
         return None
 
     @staticmethod
@@ -441,6 +457,10 @@ class Convex(_Hull):
 
     def hull(self) -> HullTables:
         return convex_tables(np.array(self.vertices))
+
+    def full_hull(self) -> HullTables | None:
+        many = len(self.vertices) > HULL_VERTICES
+        return hull_tables(*hull_faces(np.array(self.vertices))) if many else None
 
 
 @dataclass(frozen=True)

@@ -46,9 +46,10 @@ class SoftOptions:
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional
     to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats
     joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all solimp. medium: whether a fluid drags the links, or their weight is compensated.
-    tendons, couplings: those of the file. unsupported: the elements of the file that rigid physics represents, and
-    MuJoCo's here does not. own: those that it is the other way round with, by their kind.
+    all contacts. power: of all solimp. explicit: the pairs of shapes that have a material of their own. adheres:
+    whether a contact may pull. moving: whether a surface moves along itself. medium: whether a fluid drags the links,
+    or their weight is compensated. tendons, couplings: those of the file. unsupported: the elements of the file that
+    rigid physics represents, and MuJoCo's here does not. own: those that it is the other way round with, by their kind.
     """
 
     integrator: str = "euler"
@@ -59,6 +60,9 @@ class SoftOptions:
     refsafe: bool = True
     condim: int = 3
     power: int = 2
+    explicit: tuple[tuple[int, int], ...] = ()
+    adheres: bool = False
+    moving: bool = False
     medium: bool = False
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()

@@ -6,7 +6,7 @@
     | nshape records of SHAPE floats | nlimit records of LIMIT floats | nfriction joint frictions
     | nequality records of EQUALITY floats
     | of a model that MuJoCo's physics can step: nlink records of SOFT_LINK floats, nshape of SOFT_SHAPE, nlimit and
-      nfriction of SOFT_JOINT, nequality of SOFT_EQUALITY
+      nfriction of SOFT_JOINT, nequality of SOFT_EQUALITY, nexplicit of SOFT_PAIR
     | of one whose links a fluid drags, or whose weight is compensated: MEDIUM floats, nlink records of MEDIUM_LINK
     | records of TENDON floats, and of COUPLING floats
 
@@ -179,7 +179,19 @@ PRIORITY = 9  # 1: the material of a contact is that of the shape of higher prio
 CONDIM = 10  # 1: 1 (frictionless), 3 (sliding), 4 (and torsional) or 6 (and rolling friction)
 TORSIONAL = 11  # 1: m, coefficient of torsional friction
 ROLLING = 12  # 1: m, coefficient of rolling friction
-SOFT_SHAPE = 13  # size of the record
+GAP = 13  # 1: m; contacts with adhesion pull where the gap is less than the sum of both shapes' margins and gaps
+ADHESION = 14  # 1: N, the force with which a contact pulls
+SURFACE = 15  # 6: m/s and rad/s, in the shape's frame: velocity of the surface, at its origin; angular velocity
+SOFT_SHAPE = 21  # size of the record
+
+# A SOFT_PAIR record: the material of an explicit pair, in place of that of its shapes. The first numbers are those of a
+# SOFT_SHAPE record, up to MARGIN.
+PAIR_GAP = 8  # 1: m
+PAIR_ADHESION = 9  # 1: N
+PAIR_CONDIM = 10  # 1
+PAIR_FRICTION = 11  # 5: sliding (twice), torsional (m) and rolling friction (m, twice)
+PAIR_SOLREF = 16  # 2: solref of friction, with elliptic cones; zero if it is that of the contact
+SOFT_PAIR = 18  # size of the record
 
 # A SOFT_JOINT record, of a limit or of joint friction. MARGIN: rad or m, from which a limit acts.
 JOINT_WEIGHT = 8  # 1: inverse inertia of the coordinate in the reference configuration, 1/kg or 1/(kg m^2)
@@ -271,9 +283,12 @@ def constants_size(
     return equality_start(nlink, nq, nu, nshape, nlimit, nfriction) + nequality * EQUALITY
 
 
-def soft_size(nlink: Size, nshape: Size, nlimit: Size, nfriction: Size, nequality: Size) -> Size:
+def soft_size(
+    nlink: Size, nshape: Size, nlimit: Size, nfriction: Size, nequality: Size, nexplicit: Size = 0
+) -> Size:  # fmt: skip
     """Length of the parameters of soft constraints, of a model that MuJoCo's physics can step."""
-    return nlink * SOFT_LINK + nshape * SOFT_SHAPE + (nlimit + nfriction) * SOFT_JOINT + nequality * SOFT_EQUALITY
+    shapes, joints = nshape * SOFT_SHAPE, (nlimit + nfriction) * SOFT_JOINT
+    return nlink * SOFT_LINK + shapes + joints + nequality * SOFT_EQUALITY + nexplicit * SOFT_PAIR
 
 
 def medium_size(nlink: Size) -> Size:

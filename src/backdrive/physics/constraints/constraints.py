@@ -168,6 +168,10 @@ class Constraints:
         support = self.support(self.head("pair") + i * tables.PAIR + 2)
         return a, b, support.grounded() if self.grounded else support
 
+    def explicit_pair(self, i: Index) -> Index:
+        """The number of an explicit pair, from 1 on; 0 for others."""
+        return self.ints[self.head("pair") + i * tables.PAIR + (tables.PAIR - 1)]
+
     def pair_size(self, i: Index) -> Scalar:
         """The radius of the smaller shape of a pair, m."""
         return self.floats.at(self.head("contact")).get(i, tables.CONTACT)[0]

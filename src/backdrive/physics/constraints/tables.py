@@ -10,11 +10,12 @@ coordinates are the components of a twist, so it is not listed joint by joint, u
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from ...model.hull import HullTables
 from ...model.shapes import BOUND, SHAPE_KINDS
 from ...schema import layout
 from ...schema.layout import FLOATING, NV, Kind, ShapeKind
@@ -40,11 +41,12 @@ GROUP = 3
 # the end of these (-1: none). Then: how many single coordinates both chains have, and the floating root at their end.
 SUPPORT = 12
 
-# Integers of a shape: its link; offset and count of the vertices, faces and edges of its hull.
-SHAPE = 7
+# Integers of a shape: its link; offset and count of the vertices, faces and edges of its hull, and the same of the hull
+# with all its vertices, if there is another.
+SHAPE = 13
 
-# Integers of a pair: its shapes a and b, and the support.
-PAIR = 2 + SUPPORT
+# Integers of a pair: its shapes a and b, the support, and of an explicit pair its number, from 1 on (0: it is not one).
+PAIR = 2 + SUPPORT + 1
 
 # Integers of a joint with a limit or with friction: its link, its coordinate in q, its kind, and the support.
 JOINT = 3 + SUPPORT
@@ -81,18 +83,22 @@ class ConstraintTables(NamedTuple):
 
 class SortedPairs(NamedTuple):
     """The pairs of a model in the order of a registry of kinds of pairs. shapes [npair, 2]; counts, slots: of every
-    kind in the registry, how many pairs there are, and the slots of each."""
+    kind in the registry, how many pairs there are, and the slots of each. explicit: the numbers of explicit pairs.
+    full_hulls: of shapes that planes touch, the tables of the hulls with all their vertices, by shape."""
 
     shapes: np.ndarray
     counts: Sequence[int]
     slots: Sequence[int]
+    explicit: Sequence[int]
+    full_hulls: Mapping[int, HullTables]
 
     @classmethod
     def of(cls, model: Model) -> SortedPairs:
         """In the order of the rigid engine."""
         kinds = Counter((a, b) for a, b in model.shape_kind[model.pairs].tolist())
         registry = sorted_pairs(model.dim)
-        return cls(model.pairs, [kinds[entry] for entry, _ in registry], [pair.slots for _, pair in registry])
+        counts, slots = [kinds[entry] for entry, _ in registry], [pair.slots for _, pair in registry]
+        return cls(model.pairs, counts, slots, [0] * model.npair, {})
 
 
 def constraint_tables(model: Model, given: SortedPairs | None = None) -> ConstraintTables | None:
@@ -114,8 +120,12 @@ def constraint_tables(model: Model, given: SortedPairs | None = None) -> Constra
     bounds, contacts = _bounds(model), _contacts(model, shape_pairs)
     before = len(masses) + len(bounds) + len(contacts)
     hulls = model.shape_hull + before * np.array([1, 0, 1, 0, 1, 0])  # offsets and counts
-    shapes = np.column_stack([model.shape_link + 1, hulls])
-    pairs = [[a, b, *chains.support(links[a], links[b])] for a, b in shape_pairs]
+    geometry, full = _with_full_hulls(model, sorted_.full_hulls)
+    shapes = np.column_stack([model.shape_link + 1, hulls, full + before * np.array([1, 0, 1, 0, 1, 0])])
+    pairs = [
+        [a, b, *chains.support(links[a], links[b]), number]
+        for (a, b), number in zip(shape_pairs, sorted_.explicit, strict=True)
+    ]
     limits, frictions = (
         [[i + 1, model.qadr[i], model.kind[i], *chains.support(i, int(model.parent[i]))] for i in joints.tolist()]
         for joints in (model.limit_link, model.friction_link)
@@ -130,7 +140,7 @@ def constraint_tables(model: Model, given: SortedPairs | None = None) -> Constra
     ]  # fmt: skip
     parts = [np.array(part, dtype=np.int64).ravel() for part in (shapes, pairs, limits, frictions, equalities)]
     ints = np.concatenate([head, groups, *parts, chains.dofs]).astype(np.int64)
-    floats = np.concatenate([masses, bounds, contacts, model.hull_geometry])
+    floats = np.concatenate([masses, bounds, contacts, geometry])
     nsingle = model.nlimit + model.nfriction + model.nequality
     grounded = all(links[b] < 0 for _, b in shape_pairs)
     slots = np.array(pair_of_slot, dtype=np.int64)
@@ -151,6 +161,17 @@ def _groups(pairs: SortedPairs) -> tuple[list[int], list[int], tuple[int, ...]]:
     if pair != len(pairs.shapes):
         raise AssertionError("the model has a pair of shapes of kinds that collision has no functions for")
     return groups, pair_of_slot, tuple(present)
+
+
+def _with_full_hulls(model: Model, full_hulls: Mapping[int, HullTables]) -> tuple[np.ndarray, np.ndarray]:
+    """The tables of all hulls, flat; and where those of the full hulls are, as in `Model.shape_hull`."""
+    parts, places, stored = [model.hull_geometry], model.shape_hull.copy(), len(model.hull_geometry)
+    for shape, tables in full_hulls.items():
+        for k, table in enumerate(tables):
+            places[shape, 2 * k : 2 * k + 2] = stored, len(table)
+            parts.append(table.ravel())
+            stored += table.size
+    return np.concatenate(parts), places
 
 
 class Chains:

@@ -68,11 +68,11 @@ def sorted_pairs(dim: int) -> list[tuple[Kinds, ShapePair]]:
     return sorted(PAIRS[dim].items(), key=lambda entry: entry[0])
 
 
-def hull_of(constraints: Constraints, shape: Index) -> Hull:
-    """The hull of a shape; its tables are empty if the shape has none."""
+def hull_of(constraints: Constraints, shape: Index, full: bool = False) -> Hull:
+    """The hull of a shape; its tables are empty if the shape has none. full: with all its vertices."""
     floats = constraints.floats
-    _, *tables = constraints.shape(shape)
-    vertex, nvertex, face, nface, edge, nedge = tables
+    start = 7 if full else 1
+    vertex, nvertex, face, nface, edge, nedge = constraints.shape(shape)[start : start + 6]
     return Hull(nvertex, floats.at(vertex), nface, floats.at(face), nedge, floats.at(edge))
 
 

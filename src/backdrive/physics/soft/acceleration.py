@@ -97,7 +97,7 @@ def accelerate(
     links = LinkMotions(link_poses(tree, state.q, state.v, indexed=True), pose_size(1))
     factors = RootFrameFactors(tree, dynamics.frames, dynamics.factors, constraints.dim)
     problem = SoftProblem(settings, constraints, factors, tree.nv)
-    contacts = find_contacts(constraints, soft, links)
+    contacts = find_contacts(constraints, settings, soft, links)
     rows = SoftRowAssembler(soft, problem, links, h)
     for _ in when(constraints.head("nequality") > 0):
         rows.equalities(drifting_links(tree, state.q, state.v))

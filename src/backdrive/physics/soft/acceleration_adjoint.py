@@ -25,7 +25,7 @@ from ..tree.tree import Tree
 from .acceleration import Acceleration, SoftConstrained
 from .assemble import contact_side
 from .combinations import CombinationRows
-from .contacts import PoseCotangents, contacts_adjoint
+from .contacts import PoseCotangents, contacts_adjoint, pair_reach
 from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
 from .medium import medium_adjoint
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
@@ -128,7 +128,8 @@ class SoftTerms:
                 for _ in when(equations):
                     self._equalities(links, q, v, q_rows, v_rows)
                 contact_bars = self._contacts(links)
-                contacts_adjoint(tree.constraints, self.constrained.soft, contacts, contact_bars, links)
+                reach = partial(pair_reach, tree.constraints, self.settings, self.constrained.soft)
+                contacts_adjoint(tree.constraints, reach, contacts, contact_bars, links)
                 link_poses_adjoint(tree, poses, bars, q, motions, q_rows, [v_rows, None, None], constants_bar)
         add_to(tree.nq, q_rows, q_bar)
         add_to(nv, v_rows, v_bar)
@@ -220,28 +221,31 @@ class SoftTerms:
         contact_bars, width = memory(constraints.nslot * GEOM_CONTACT), pose_size(3)
         for k in loop(contacts.near_slot_count[0]):
             contact_bars.put(contacts.near_slots[k], (0.0,) * GEOM_CONTACT)
-        sizes = (width, width, *(layout.SHAPE,) * 2, *(layout.SOFT_SHAPE,) * 2, GEOM_CONTACT)
+        own = layout.SOFT_PAIR if self.settings.explicit else 0
+        sizes = (width, width, *(layout.SHAPE,) * 2, *(layout.SOFT_SHAPE,) * 2, GEOM_CONTACT, own)
         for c in loop(contacts.count[0]):
             slot, p = contacts.slots[c], contacts.pairs[c]
             contact, on = contacts.contact(slot)
-            side, support = contact_side(constraints, soft, p, contact.numbers)
+            side, support = contact_side(constraints, self.settings, soft, p, contact.numbers)
             a, b = (pose_of(links.poses, link, width, constraints.dim) for link in (support.a, support.b))
-            inputs = [x for part in (a, b, *side.shapes, *side.softs, side.contact) for x in part]
+            inputs = [x for part in (a, b, *side.shapes, *side.softs, side.contact, side.pair) for x in part]
             _, gradient = vjp(partial(self._power, sizes, side, on), inputs, [1.0])
-            a_bar, b_bar, *shape_bars, soft_a_bar, soft_b_bar, contact_bar = split(gradient, *sizes)
+            a_bar, b_bar, *shape_bars, soft_a_bar, soft_b_bar, contact_bar, pair_bar = split(gradient, *sizes)
             accumulate(links.poses_bar.at(support.a * width), a_bar)
             if not is_constant(support.b, 0):
                 accumulate(links.poses_bar.at(support.b * width), b_bar)
             accumulate(contact_bars.at(slot * GEOM_CONTACT), contact_bar)
             if links.constants_bar is not None:
                 self._add_records(links.constants_bar, p, shape_bars, (soft_a_bar, soft_b_bar))
+                if self.settings.explicit:
+                    accumulate(links.constants_bar.at(soft.pair_place(constraints.explicit_pair(p))), pair_bar)
         return contact_bars
 
     def _power(self, sizes: tuple[int, ...], given: ContactSide, on: Mask, *x: Scalar) -> list[Scalar]:
         """f · J λ of a contact."""
-        pose_a, pose_b, shape_a, shape_b, soft_a, soft_b, contact = split(x, *sizes)
+        pose_a, pose_b, shape_a, shape_b, soft_a, soft_b, contact, pair = split(x, *sizes)
         a, b = Pose.of(pose_a), Pose.of(pose_b)
-        side = given._replace(shapes=(shape_a, shape_b), softs=(soft_a, soft_b), contact=contact)
+        side = given._replace(shapes=(shape_a, shape_b), softs=(soft_a, soft_b), contact=contact, pair=pair)
         rows, reference, law = contact_rows(self.settings, self.h, side, a, b)
         speeds = [[row_speed(row, a, k) - row_speed(row, b, k) for row in rows] for k in (FOUND, VIRTUAL)]
         residual = [s - r for s, r in zip(speeds[0], reference, strict=True)]

@@ -15,6 +15,7 @@ from .contacts import FramedContacts
 from .drift import DRIFTING, Drifting
 from .problem import SoftProblem
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
+from .settings import SoftSettings
 
 
 class SoftRowAssembler:
@@ -68,18 +69,24 @@ class SoftRowAssembler:
         constraints = self.constraints
         for c in loop(contacts.count[0]):
             contact, on = contacts.contact(contacts.slots[c])
-            side, support = contact_side(constraints, self.soft, contacts.pairs[c], contact.numbers)
+            p = contacts.pairs[c]
+            side, support = contact_side(constraints, self.settings, self.soft, p, contact.numbers)
             found = contact_rows(self.settings, self.h, side, self._pose(support.a), self._pose(support.b))
             self.problem.add_contact(support, on, found, self.links)
 
 
-def contact_side(constraints: Constraints, soft: SoftConstants, p: Index, contact: Vec) -> tuple[ContactSide, Support]:
+def contact_side(
+    constraints: Constraints, settings: SoftSettings, soft: SoftConstants, p: Index, contact: Vec
+) -> tuple[ContactSide, Support]:
     """What the rows of a contact of pair p depend on, and its support; contact: its numbers."""
     a, b, support = constraints.pair(p)
+    number = constraints.explicit_pair(p) if settings.explicit else 0
     side = ContactSide(
         (constraints.shape_record(a), constraints.shape_record(b)),
         (soft.shape(a), soft.shape(b)),
         contact,
         soft.weight(support.a, support.b),
+        number > 0,
+        soft.pair(number) if settings.explicit else (),
     )
     return side, support

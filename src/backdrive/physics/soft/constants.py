@@ -19,6 +19,7 @@ class SoftConstants:
         self._limits = self._shapes + constraints.nshape * layout.SOFT_SHAPE
         self._frictions = self._limits + head("nlimit") * layout.SOFT_JOINT
         self._equalities = self._frictions + head("nfriction") * layout.SOFT_JOINT
+        self._pairs = self._equalities + head("nequality") * layout.SOFT_EQUALITY
 
     def weight(self, a: Index, b: Index, which: int = layout.LINEAR_WEIGHT) -> Scalar:
         """The inverse inertia of two links (records in arrays over links), which is zero for the world."""
@@ -41,6 +42,13 @@ class SoftConstants:
 
     def equality_place(self, i: Index) -> Index:
         return self._equalities + i * layout.SOFT_EQUALITY
+
+    def pair_place(self, number: Index) -> Index:
+        """Where the SOFT_PAIR record of an explicit pair starts; other numbers of the constants for number 0."""
+        return self._pairs - layout.SOFT_PAIR + number * layout.SOFT_PAIR
+
+    def pair(self, number: Index) -> Vec:
+        return self._constants.at(self.pair_place(number)).get(0, layout.SOFT_PAIR)
 
     def shape(self, i: Index) -> Vec:
         return self._constants.at(self.shape_place(i)).get(0, layout.SOFT_SHAPE)

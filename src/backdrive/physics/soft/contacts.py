@@ -7,7 +7,7 @@ the second shape to the first, as everywhere in this engine.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -28,6 +28,7 @@ from ..math.arrays import accumulate, split
 from ..math.spatial import Vec
 from ..tree.poses import PLACE, Pose, pose_of
 from .constants import SoftConstants
+from .settings import SoftSettings
 
 if TYPE_CHECKING:
     from ...model import Model
@@ -45,7 +46,13 @@ def geom_pairs(model: Model) -> SortedPairs:
         first, second = sorted(pair, key=lambda k: (kinds[k], order[k]))
         found[numbers[kinds[first], kinds[second]]].append((second, first))
     shapes = np.array([pair for pairs in found for pair in pairs], dtype=np.int64).reshape(-1, 2)
-    return SortedPairs(shapes, [len(pairs) for pairs in found], [pair.slots for _, pair in ALL_PAIRS])
+    given = () if model.soft is None else model.soft.explicit
+    numbered = {frozenset(pair): k for k, pair in enumerate(given, 1)}
+    explicit = [numbered.get(frozenset(pair), 0) for pair in shapes.tolist()]
+    counts, slots = [len(pairs) for pairs in found], [pair.slots for _, pair in ALL_PAIRS]
+    on_planes = {second for second, first in shapes.tolist() if kinds[first] == GeomKind.PLANE}
+    full = {k: tables for k in sorted(on_planes) if (tables := placed[k].shape.full_hull()) is not None}
+    return SortedPairs(shapes, counts, slots, explicit, full)
 
 
 class GeomGroup(NamedTuple):
@@ -82,7 +89,7 @@ class PlacedGeoms:
     """A pair of shapes a and b in the world: SHAPE records, support, poses of their links, solids and margin (m)."""
 
     def __init__(
-        self, constraints: Constraints, soft: SoftConstants, group: GeomGroup, p: Index, links: LinkMotions
+        self, constraints: Constraints, margin: Scalar, group: GeomGroup, p: Index, links: LinkMotions
     ) -> None:
         self.constraints, self.group, self.p = constraints, group, p
         self.a, self.b, self.support = constraints.pair(p)
@@ -90,23 +97,35 @@ class PlacedGeoms:
         poses = [Pose.of(pose_of(links.poses, link, links.width)) for link in (self.support.a, self.support.b)]
         self.places = (poses[0].place, poses[1].place)
         self.solids = group.solids(self.records, self.places)
-        self.margin = pair_margin(constraints, soft, p)
+        self.margin = margin
 
     def features(self) -> Vec:
         """The features of its contacts; empty if its kinds have none."""
         hulls = None
         if self.group.pair.hull_search is not None:
-            hulls = (hull_of(self.constraints, self.b), hull_of(self.constraints, self.a))
+            full = self.group.kinds[0] == GeomKind.PLANE
+            hulls = (hull_of(self.constraints, self.b), hull_of(self.constraints, self.a, full))
         return self.group.pair.features(*self.solids, self.margin, hulls)
 
     def contacts(self, features: Vec) -> list[GeomContact]:
         return self.group.pair.contacts(*self.solids, self.margin, features)
 
 
-def pair_margin(constraints: Constraints, soft: SoftConstants, p: Index) -> Scalar:
-    """The distance (m) from which on the contacts of a pair act."""
-    a, b = constraints.pair_shapes(p)
-    return soft.shape(a)[layout.MARGIN] + soft.shape(b)[layout.MARGIN]
+def pair_reach(constraints: Constraints, settings: SoftSettings, soft: SoftConstants, p: Index) -> Scalar:
+    """The distance (m) from which on the contacts of a pair act: their margin, and if they adhere, the gap."""
+    a, b = (soft.shape(shape) for shape in constraints.pair_shapes(p))
+    reach = a[layout.MARGIN] + b[layout.MARGIN]
+    if settings.adheres:
+        pulls = a[layout.ADHESION] + b[layout.ADHESION] > 0.0
+        reach = reach + select(pulls, a[layout.GAP] + b[layout.GAP], 0.0)
+    if settings.explicit:
+        number = constraints.explicit_pair(p)
+        own = soft.pair(number)
+        own_reach = own[layout.MARGIN]
+        if settings.adheres:
+            own_reach = own_reach + select(own[layout.PAIR_ADHESION] > 0.0, own[layout.PAIR_GAP], 0.0)
+        reach = select(number > 0, own_reach, reach)
+    return reach
 
 
 class FramedContacts(ContactPoints):
@@ -128,23 +147,25 @@ class FramedContacts(ContactPoints):
         self.put_pair(pair, slot, [contact.point for contact in contacts], active)
 
 
-def find_contacts(constraints: Constraints, soft: SoftConstants, links: LinkMotions) -> FramedContacts:
+def find_contacts(
+    constraints: Constraints, settings: SoftSettings, soft: SoftConstants, links: LinkMotions
+) -> FramedContacts:
     """All contacts whose distance is less than the margin of their pair."""
     contacts = FramedContacts(constraints)
     cheap = all(ALL_PAIRS[number][1].cheap for number in constraints.kinds)
     bounds = None if cheap else Bounds(constraints, *links, 0.0, 0.0, False)
     for group in groups_of(constraints):
         for p in loop(group.end, start=group.first):
+            plane, margin = None, pair_reach(constraints, settings, soft, p)
             if bounds is None:
-                _add(contacts, PlacedGeoms(constraints, soft, group, p, links), True)
+                _add(contacts, PlacedGeoms(constraints, margin, group, p, links), True)
                 continue
-            plane, margin = None, pair_margin(constraints, soft, p)
             if group.kinds[0] == GeomKind.PLANE:
                 record = constraints.shape_record(constraints.pair_shapes(p)[1])
                 plane = place_solid(SHAPES[GeomKind.PLANE], record, ())
             near = bounds.spheres_near(p, plane, margin)
             for _ in when(any_lane(near)):
-                placed = PlacedGeoms(constraints, soft, group, p, links)
+                placed = PlacedGeoms(constraints, margin, group, p, links)
                 if not group.pair.searches or group.pair.cheap:
                     _add(contacts, placed, near)
                     continue
@@ -173,18 +194,24 @@ class PoseCotangents(NamedTuple):
     poses_bar: ScalarArray
     constants_bar: ScalarArray | None
 
+    @property
+    def motions(self) -> LinkMotions:
+        return LinkMotions(self.poses, self.width)
+
 
 def contacts_adjoint(
-    constraints: Constraints, soft: SoftConstants, contacts: FramedContacts, bars: ScalarArray, links: PoseCotangents
-) -> None:
+    constraints: Constraints, reach: Callable[[Index], Scalar], contacts: FramedContacts, bars: ScalarArray,
+    links: PoseCotangents,
+) -> None:  # fmt: skip
     """Add the vector-Jacobian products of the contacts to the cotangents of poses and of the model's constants.
 
-    bars [nslot, GEOM_CONTACT]: cotangents of the numbers of contacts; read for active ones only.
+    reach: `pair_reach` of a pair. bars [nslot, GEOM_CONTACT]: cotangents of the numbers of contacts; read for active
+    ones only.
     """
-    pose_size, motions = sum(PLACE), LinkMotions(links.poses, links.width)
+    pose_size = sum(PLACE)
     parts = (pose_size, pose_size, layout.SHAPE, layout.SHAPE)
     for group, p in near_in_groups(contacts, groups_of(constraints)):
-        placed, slot, seeds = PlacedGeoms(constraints, soft, group, p, motions), group.first_slot(p), []
+        placed, slot, seeds = PlacedGeoms(constraints, reach(p), group, p, links.motions), group.first_slot(p), []
         features, margin = contacts.features(group.number, p), placed.margin
         for k in range(group.pair.slots):
             active = contacts.record(slot + k)[ACTIVE] > 0.5

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from ...ir import Mask, Scalar, absolute, clip, maximum, minimum, select
 from ...schema import layout
+from ..math.arrays import split
 from ..math.spatial import Vec
 from .settings import SoftSettings
 
@@ -74,12 +75,31 @@ def _power(x: Scalar, n: int) -> Scalar:
 
 class ContactMaterial(NamedTuple):
     """Of a contact: SOFT numbers; the sum of the margins (m); condim; coefficients of sliding (twice), torsional and
-    rolling (twice) friction."""
+    rolling (twice) friction; adhesion (N); solref of friction, zero if it is that of the contact."""
 
     soft: Vec
     margin: Scalar
     condim: Scalar
     friction: Vec
+    adhesion: Scalar = 0.0
+    friction_solref: Vec = (0.0, 0.0)
+
+    @classmethod
+    def of_pair(cls, record: Vec) -> ContactMaterial:
+        """From a SOFT_PAIR record."""
+        soft, (margin, _, adhesion, condim), friction, solref = split(record, layout.SOFT, 4, 5, 2)
+        floored = tuple(maximum(x, LEAST_FRICTION) for x in friction)
+        return cls(soft, margin, condim, floored, adhesion, solref)
+
+    @property
+    def numbers(self) -> tuple[Scalar, ...]:
+        return (*self.soft, self.margin, self.condim, *self.friction, self.adhesion, *self.friction_solref)
+
+    def where(self, own: Mask, other: ContactMaterial) -> ContactMaterial:
+        """This material where the mask holds, else the other."""
+        mine = [select(own, x, y) for x, y in zip(self.numbers, other.numbers, strict=True)]
+        soft, (margin, condim), friction, (adhesion,), solref = split(mine, layout.SOFT, 2, 5, 1, 2)
+        return ContactMaterial(soft, margin, condim, friction, adhesion, solref)
 
 
 def mixed(shapes: tuple[Vec, Vec], softs: tuple[Vec, Vec]) -> ContactMaterial:
@@ -102,7 +122,9 @@ def mixed(shapes: tuple[Vec, Vec], softs: tuple[Vec, Vec]) -> ContactMaterial:
     torsional, rolling = (ranked(a[k], b[k]) for k in (layout.TORSIONAL, layout.ROLLING))
     friction = [maximum(x, LEAST_FRICTION) for x in (sliding, sliding, torsional, rolling, rolling)]
     condim = ranked(a[layout.CONDIM], b[layout.CONDIM])
-    return ContactMaterial(tuple(soft), a[layout.MARGIN] + b[layout.MARGIN], condim, tuple(friction))
+    pulls = (a[layout.ADHESION], b[layout.ADHESION])
+    adhesion = select(first, pulls[0], select(second, pulls[1], pulls[0] + pulls[1]))
+    return ContactMaterial(tuple(soft), a[layout.MARGIN] + b[layout.MARGIN], condim, tuple(friction), adhesion)
 
 
 def _share(x: Scalar, y: Scalar) -> Scalar:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...ir import Mask, Scalar, clip, minimum, select, sqrt
+from ...ir import Mask, Scalar, clip, is_constant, minimum, select, sqrt
 from ..math import spatial as sp
 from ..math.spatial import Vec
 
@@ -40,14 +40,24 @@ class ContactLaw(NamedTuple):
     """Of the rows of a contact, the normal first: D and coefficients of friction mu. Rows that do not count have D = 0.
 
     Of a pyramidal contact, D of the normal is that of a frictionless one, otherwise zero. Of an elliptic one, mu of the
-    normal is the regularised coefficient; zero if the contact is frictionless.
+    normal is the regularised coefficient; zero if the contact is frictionless. pull (N): a constant force of adhesion
+    against the normal.
     """
 
     D: Vec
     mu: Vec
+    pull: Scalar = 0.0
 
     def force(self, elliptic: bool, x: Vec) -> list[Scalar]:
-        return self._elliptic_force(x) if elliptic else self._pyramidal_force(x)
+        normal, *friction = self._elliptic_force(x) if elliptic else self._pyramidal_force(x)
+        return [normal if is_constant(self.pull, 0.0) else normal - self.pull, *friction]
+
+    def normal_stiffness(self, elliptic: bool) -> Scalar:
+        """The force per residual of the normal, where all edges push."""
+        total = self.D[0]
+        for D in () if elliptic else self.D[1:]:
+            total = total + 2.0 * D
+        return total
 
     def curvature(self, elliptic: bool, x: Vec) -> list[list[Scalar]]:
         """Symmetric, [rows, rows]."""

@@ -79,6 +79,9 @@ class MuJoCo:
             refsafe=options.refsafe,
             condim=options.condim,
             power=options.power,
+            explicit=bool(options.explicit),
+            adheres=options.adheres,
+            moving=options.moving,
             medium=_soft_end(model) if options.medium else None,
             tendons=options.tendons,
             couplings=options.couplings,
@@ -118,4 +121,5 @@ def _soft_end(model: Model) -> int:
     """Where the parameters of soft constraints end in the constants."""
     soft = (model.nshape, model.nlimit, model.nfriction, model.nequality)
     sizes = (model.nlink, model.nq, model.nu, *soft)
-    return int(layout.constants_size(*sizes) + layout.soft_size(model.nlink, *soft))
+    assert model.soft is not None
+    return int(layout.constants_size(*sizes) + layout.soft_size(model.nlink, *soft, len(model.soft.explicit)))

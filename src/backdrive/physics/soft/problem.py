@@ -26,7 +26,8 @@ from .settings import SoftSettings
 class SoftProblem:
     """The rows of one state. Single rows come first, padded to whole tiles, then the contacts, of `block` rows each.
 
-    Arrays over rows: reference (a_ref), D, mu (contacts) or low (single rows), high (single rows). singles, contacts
+    Arrays over rows: reference (a_ref), D, mu (contacts) or low (single rows), high (single rows; for contacts, the
+    pull of adhesion). singles, contacts
     [1]: how many single rows, whole tiles of them, and how many contacts there are. across [1]: 1 if a contact is one
     between two branches.
     """
@@ -82,6 +83,8 @@ class SoftProblem:
         for k in range(self.settings.block):
             self.reference[first + k] = select(on, found.reference[k], 0.0)
             self.D[first + k], self.mu[first + k] = select(on, law.D[k], 0.0), law.mu[k]
+        if self.settings.adheres:
+            self.high[first] = select(on, law.pull, 0.0)
         self.contacts[0] = self.contacts[0] + 1
 
     def close_contacts(self) -> None:
@@ -107,7 +110,8 @@ class SoftProblem:
 
     def contact_law(self, first: Index) -> ContactLaw:
         block = self.settings.block
-        return ContactLaw(*([array[first + k] for k in range(block)] for array in (self.D, self.mu)))
+        D, mu = ([array[first + k] for k in range(block)] for array in (self.D, self.mu))
+        return ContactLaw(D, mu, self.high[first] if self.settings.adheres else 0.0)
 
     def first_row(self, c: Index) -> Index:
         """The normal of contact c."""

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...ir import Scalar, maximum, select, sqrt
+from ...ir import Mask, Scalar, maximum, select, sqrt
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..constraints.rows import Row, row_speed
 from ..geometry.mujoco import GeomContact
+from ..geometry.solids import ShapeRecord
 from ..math import spatial as sp
+from ..math.arrays import split
 from ..math.spatial import ZERO3, Vec
 from ..solvers.active_set import INFINITE
 from ..tree.poses import Pose
@@ -27,12 +29,19 @@ LEAST_TRACE = 1e-12  # 4 w² of a relative quaternion is at least this: half tur
 
 class ContactSide(NamedTuple):
     """What a contact's rows depend on besides the poses of its links: the SHAPE and SOFT_SHAPE records of both shapes,
-    the numbers of the `GeomContact`, and the inverse inertia."""
+    the numbers of the `GeomContact`, the inverse inertia; and of an explicit pair, its SOFT_PAIR record (own: where the
+    pair is explicit; the record is empty if no pair is)."""
 
     shapes: tuple[Vec, Vec]
     softs: tuple[Vec, Vec]
     contact: Vec
     weight: Scalar
+    own: Mask
+    pair: Vec
+
+    def material(self) -> ContactMaterial:
+        shared = mixed(self.shapes, self.softs)
+        return ContactMaterial.of_pair(self.pair).where(self.own, shared) if self.pair else shared
 
 
 class SoftContactRows(NamedTuple):
@@ -45,16 +54,51 @@ class SoftContactRows(NamedTuple):
 
 def contact_rows(settings: SoftSettings, h: Scalar, side: ContactSide, a: Pose, b: Pose) -> SoftContactRows:
     """The first twist of the poses is that of v."""
-    contact, material = GeomContact.of(side.contact), mixed(side.shapes, side.softs)
+    contact, material = GeomContact.of(side.contact), side.material()
     directions = (contact.normal, contact.tangent, contact.bitangent)
     rows = [Row(contact.position, ZERO3, d) for d in directions]
     if settings.block > len(rows):
         rows += [Row(contact.position, d, ZERO3) for d in directions]
     error = contact.dist - material.margin
+    if settings.adheres:  # contacts in the gap pull without friction
+        material = material._replace(condim=select(error < 0.0, material.condim, 1.0))
     soft = softness(settings, h, material.soft, error)
     speeds = [row_speed(row, a) - row_speed(row, b) for row in rows]
-    reference = [soft.reference(error if k == 0 else 0.0, speed) for k, speed in enumerate(speeds)]
-    return SoftContactRows(rows, reference, _contact_law(settings, material, soft, side.weight))
+    if settings.moving:
+        speeds = _with_surfaces(speeds, contact, side, a, b)
+    law = _contact_law(settings, material, soft, side.weight)
+    reference = [soft.reference(error, speeds[0])]
+    if settings.adheres:  # such that the contact is as deep as without adhesion
+        law = law._replace(pull=material.adhesion)
+        reference[0] = reference[0] + law.pull / law.normal_stiffness(settings.elliptic)
+    sliding = soft
+    if settings.explicit and settings.elliptic:
+        given = (material.friction_solref[0] != 0.0) | (material.friction_solref[1] != 0.0)
+        other = softness(settings, h, (*material.friction_solref, *material.soft[layout.SOLIMP :]), error)
+        sliding = soft._replace(damping=select(given, other.damping, soft.damping))
+    reference += [sliding.reference(0.0, speed) for speed in speeds[1:]]
+    return SoftContactRows(rows, reference, law)
+
+
+def _with_surfaces(speeds: list[Scalar], contact: GeomContact, side: ContactSide, a: Pose, b: Pose) -> list[Scalar]:
+    """The speeds of a contact's rows, with those of surfaces that move along themselves: of the tangents, and of the
+    rotation about the normal."""
+    relative, spin = ZERO3, ZERO3
+    for sign, shape, soft, link in zip((1.0, -1.0), side.shapes, side.softs, (a, b), strict=True):
+        placed = ShapeRecord.of(shape)
+        linear, angular = (
+            sp.rotate(link.rotation, sp.rotate(placed.rotation, part))
+            for part in split(soft[layout.SURFACE : layout.SURFACE + 6], 3, 3)
+        )
+        lever = sp.sub(contact.position, sp.rotate(link.rotation, placed.position, link.origin))
+        relative = sp.add(relative, sp.scale(sign, sp.cross(angular, lever, linear)))
+        spin = sp.add(spin, sp.scale(sign, angular))
+    result = list(speeds)
+    for k, tangent in ((1, contact.tangent), (2, contact.bitangent)):
+        result[k] = result[k] + sp.dot(tangent, relative)
+    if len(result) > 3:
+        result[3] = result[3] + sp.dot(contact.normal, spin)
+    return result
 
 
 def _contact_law(settings: SoftSettings, material: ContactMaterial, soft: Softness, weight: Scalar) -> ContactLaw:

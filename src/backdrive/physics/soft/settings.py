@@ -16,7 +16,8 @@ class SoftSettings:
     impratio: of frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method
     has converged when its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
-    condim: the greatest of all contacts. power: of all impedances.
+    condim: the greatest of all contacts. power: of all impedances. explicit, adheres, moving: what contacts may have,
+    as in `SoftOptions`.
     medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
     tendons, couplings: of the model; more: where their records start in the constants. chains: for every coordinate of
     v, those that are eliminated after it, up to the root of its tree; empty if nothing needs them.
@@ -34,6 +35,9 @@ class SoftSettings:
     refsafe: bool
     condim: int
     power: int
+    explicit: bool = False
+    adheres: bool = False
+    moving: bool = False
     medium: int | None = None
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()

@@ -61,7 +61,7 @@ def _times_square(solid: Solid, n: Vec) -> Vec:
     return total
 
 
-def _support(solids: tuple[Solid, ...], n: Vec) -> _Support:
+def support(solids: tuple[Solid, ...], n: Vec) -> _Support:
     parts, value = [], 0.0
     point: Vec = ZERO3
     for solid in solids:
@@ -73,7 +73,7 @@ def _support(solids: tuple[Solid, ...], n: Vec) -> _Support:
     return _Support(value, point, tuple(parts))
 
 
-class _Gap:
+class Gap:
     """The gap of ellipsoids (one, with a point; or two) whose centers are d apart. across: a unit vector that n stays
     orthogonal to, if any."""
 
@@ -81,27 +81,27 @@ class _Gap:
         self.solids, self.d, self.across = solids, d, across
 
     def value(self, n: Vec) -> Scalar:
-        return dot(n, self.d) - _support(self.solids, n).value
+        return dot(n, self.d) - support(self.solids, n).value
 
     def step(self, n: Vec) -> tuple[Vec, Scalar]:
         """The Newton step from n along the sphere (or circle) of unit vectors, uphill where the gap is not concave
         there; and the slope of the gap."""
-        support = _support(self.solids, n)
-        gap, rest = dot(n, self.d) - support.value, sub(self.d, support.point)
+        both = support(self.solids, n)
+        gap, rest = dot(n, self.d) - both.value, sub(self.d, both.point)
         if self.across is not None:
             t = normalised(cross(self.across, n))
-            g, H = dot(t, rest), -support.curvature(t, t) - gap
-            length = select(H < 0.0, -g / select(H < 0.0, H, -1.0), g / support.value)
+            g, H = dot(t, rest), -both.curvature(t, t) - gap
+            length = select(H < 0.0, -g / select(H < 0.0, H, -1.0), g / both.value)
             return scale(length, t), absolute(g)
         s = default_tangent(n)
         t = cross(n, s)
         g, f = dot(s, rest), dot(t, rest)
-        A, B, C = (-support.curvature(x, y) for x, y in ((s, s), (s, t), (t, t)))
+        A, B, C = (-both.curvature(x, y) for x, y in ((s, s), (s, t), (t, t)))
         A, C = A - gap, C - gap
         determinant = A * C - B * B
         concave = (A < 0.0) & (determinant > 0.0)
         inverse = 1.0 / select(concave, determinant, 1.0)
-        uphill = 1.0 / guarded(support.value)
+        uphill = 1.0 / guarded(both.value)
         x = select(concave, (B * f - C * g) * inverse, g * uphill)
         y = select(concave, (B * g - A * f) * inverse, f * uphill)
         return along(scale(x, s), t, y), sqrt(maximum(g * g + f * f, 1e-300))
@@ -169,30 +169,30 @@ def _between(a: Vec, b: Vec, normal: Vec) -> GeomContact:
 
 def search_sphere(sphere: Solid, ellipsoid: Solid, margin: Scalar) -> Vec:
     d = sub(ellipsoid.center, sphere.center)
-    gap = _Gap((ellipsoid,), d)
+    gap = Gap((ellipsoid,), d)
     return gap.maximum(gap.best(_starts(d, ellipsoid)))
 
 
 def sphere_ellipsoid(sphere: Solid, ellipsoid: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
-    n = _Gap((ellipsoid,), sub(ellipsoid.center, sphere.center)).refined(features)
+    n = Gap((ellipsoid,), sub(ellipsoid.center, sphere.center)).refined(features)
     only = _ball(sphere.center, sphere.size[0], ellipsoid, n)
     return [keep(only.dist <= margin, only)]
 
 
 def _ball(center: Vec, radius: Scalar, ellipsoid: Solid, n: Vec) -> GeomContact:
     """The contact of a ball with an ellipsoid, with the normal n."""
-    return _between(along(center, n, radius), sub(ellipsoid.center, _support((ellipsoid,), n).point), n)
+    return _between(along(center, n, radius), sub(ellipsoid.center, support((ellipsoid,), n).point), n)
 
 
 def search_ellipsoids(a: Solid, b: Solid, margin: Scalar) -> Vec:
     d = sub(b.center, a.center)
-    gap = _Gap((a, b), d)
+    gap = Gap((a, b), d)
     return gap.maximum(gap.best(_starts(d, a, b)))
 
 
 def ellipsoid_ellipsoid(a: Solid, b: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
-    n = _Gap((a, b), sub(b.center, a.center)).refined(features)
-    x, y = (_support((solid,), n).point for solid in (a, b))
+    n = Gap((a, b), sub(b.center, a.center)).refined(features)
+    x, y = (support((solid,), n).point for solid in (a, b))
     only = _between(add(a.center, x), sub(b.center, y), n)
     return [keep(only.dist <= margin, only)]
 
@@ -205,12 +205,12 @@ def search_capsule(capsule: Solid, ellipsoid: Solid, margin: Scalar) -> Vec:
     both ends and of the places between them, the one with the greatest gap."""
     u, half = axis(capsule), 0.5 * capsule.size[1]
     d = sub(ellipsoid.center, capsule.center)
-    side = _Gap((ellipsoid,), d, u)
+    side = Gap((ellipsoid,), d, u)
     best: Vec = (0.0, *side.maximum(side.best(_around(u))))
     value = side.value(best[1:])
     for sign in (-1.0, 1.0):
         from_end = along(d, u, -sign * half)
-        at_end = _Gap((ellipsoid,), from_end)
+        at_end = Gap((ellipsoid,), from_end)
         # The normal at an end has a positive component along the segment, outwards; others are mirrored.
         starts = [along(x, u, -2.0 * sign * minimum(sign * dot(x, u), 0.0)) for x in _starts(from_end, ellipsoid)]
         n = at_end.maximum(at_end.best(starts))
@@ -224,11 +224,11 @@ def capsule_ellipsoid(capsule: Solid, ellipsoid: Solid, margin: Scalar, features
     u, half = axis(capsule), 0.5 * capsule.size[1]
     at_end: Mask = absolute(end) > 0.5
     d = sub(ellipsoid.center, capsule.center)
-    at = _Gap((ellipsoid,), along(d, u, -end * half)).refined(n)
+    at = Gap((ellipsoid,), along(d, u, -end * half)).refined(n)
     side = along(n, u, -dot(n, u))
-    between = _Gap((ellipsoid,), d, u).refined(normalised(choose(at_end, default_tangent(u), side)))
+    between = Gap((ellipsoid,), d, u).refined(normalised(choose(at_end, default_tangent(u), side)))
     n = choose(at_end, at, between)
-    s = select(at_end, end * half, dot(u, sub(d, _support((ellipsoid,), n).point)))
+    s = select(at_end, end * half, dot(u, sub(d, support((ellipsoid,), n).point)))
     only = _ball(along(capsule.center, u, s), capsule.size[0], ellipsoid, n)
     return [keep(only.dist <= margin, only)]
 
