@@ -7,7 +7,19 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from mujoco_worlds import LINKED, MEDIUM, SERVOS, load, mujoco_model, steps_of_mujoco, tendons, tensors, visited, zoo
+from mujoco_worlds import (
+    LINKED,
+    MEDIUM,
+    SERVOS,
+    load,
+    mujoco_model,
+    steps_of_mujoco,
+    tendons,
+    tensors,
+    uneven,
+    visited,
+    zoo,
+)
 
 import backdrive as bd
 
@@ -58,6 +70,16 @@ def test_integrators_and_cones(integrator, cone, seed):
 @pytest.mark.parametrize(("condim", "impratio", "power"), [(1, 1.0, 1), (4, 2.5, 3), (6, 0.5, 2)])
 def test_frictions_and_impedances(condim, impratio, power, cone):
     check(zoo(condim, impratio, power), bd.MuJoCo(integrator="euler", cone=cone), seed=condim)
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_powers_that_differ_and_overridden_contacts(cone, seed):
+    check(uneven(), bd.MuJoCo(integrator="euler", cone=cone), seed)
+    numbers = 'o_margin="0.03" o_solref="0.03 0.9" o_solimp="0.8 0.9 0.01 0.5 2" o_friction="0.6 0.6 0.02 0.001 0.001"'
+    override = f'impratio="1.0" {numbers}><flag override="enable"/></option>'
+    check(zoo(4).replace('impratio="1.0"/>', override), bd.MuJoCo(integrator="euler", cone=cone), seed)
 
 
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])

@@ -14,6 +14,7 @@ from mujoco_worlds import (
     steps_of_mujoco,
     tendons,
     tensors,
+    uneven,
     visited,
     zoo,
 )
@@ -102,6 +103,12 @@ def test_gradient_of_a_step(integrator, cone):
 def test_gradient_with_rolling_friction(cone):
     for seed in range(3):
         Loss(zoo(6, 2.5), bd.MuJoCo(integrator="euler", cone=cone), seed).check()
+
+
+@pytest.mark.slow
+def test_gradient_with_powers_that_differ():
+    for seed in range(3):
+        Loss(uneven(), bd.MuJoCo(), seed).check()
 
 
 @pytest.mark.parametrize("name", ["hopper", "half_cheetah", "ant"])

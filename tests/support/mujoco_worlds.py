@@ -35,6 +35,11 @@ def zoo(condim: int = 3, impratio: float = 1.0, power: int = 2) -> str:
  <velocity joint="h" kv="0.2" forcerange="-0.05 0.05" forcelimited="true"/></actuator></mujoco>"""
 
 
+def uneven() -> str:
+    """The zoo with powers of solimp that differ, and are not integers."""
+    return zoo().replace('0.3 2"', '0.3 3.5"').replace('0.001 0.5 2"', '0.001 0.4 1.3"', 1)
+
+
 LINKED = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 1"/>
  <body name="a" pos="0 0 0.5"><freejoint/><geom type="capsule" size="0.1 0.2"/>
   <body name="c" pos="0 0 0.4"><joint name="j" axis="0 1 0"/><geom type="capsule" size="0.05 0.1"/></body></body>

@@ -12,7 +12,7 @@ from ..schema.layout import EqualityKind, Kind
 from .actuators import Bias, Motor, kind_of, motor_record
 from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
-from .read_soft import SoftSources, read_soft
+from .read_soft import SoftSources, apply_override, read_soft
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, HalfSpace, PlacedShape, Shape, Sphere
 from .unsupported import (
@@ -47,6 +47,7 @@ def convert(
     inertials: by body name, replace those of the MuJoCo model. motors: drive the joints that have no motor.
     ignore: kinds of elements to leave out, of contact, limit, frictionloss, equality.
     """
+    apply_override(model)
     if model.nbody == 1:
         raise ValueError("there are no bodies in this file")
     links, joint_links, body_links = _links(model, inertials)

@@ -43,10 +43,10 @@ class SoftOptions:
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of
     frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether
     Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim:
-    the greatest of all contacts. power: of all solimp. reach: the greatest margin of a pair, relative to the radius
-    of its smaller shape. medium: whether a fluid drags the links, or their weight is compensated. tendons,
-    couplings: those of the file. unsupported: the elements of the file that rigid physics represents, and MuJoCo's
-    here does not. own: those that it is the other way round with, by their kind.
+    the greatest of all contacts. power: of all solimp, 0 if they differ. reach: the greatest margin of a pair,
+    relative to the radius of its smaller shape. medium: whether a fluid drags the links, or their weight is
+    compensated. tendons, couplings: those of the file. unsupported: the elements of the file that rigid physics
+    represents, and MuJoCo's here does not. own: those that it is the other way round with, by their kind.
     """
 
     integrator: str = "euler"

@@ -249,7 +249,6 @@ def _spring(model: mujoco.MjModel) -> Iterator[str]:
 
 _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
     "contact": _contact,
-    "friction": _friction,
     "limit": _limit,
     "frictionloss": _frictionloss,
     "equality": _equality,
@@ -262,6 +261,7 @@ _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
 }
 
 _SOFT_FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
+    "friction": _friction,
     "equality": partial(_equality, couplings=True),
     "tendon": partial(_tendon, fixed=True),
     "actuator": _tendon_actuator,

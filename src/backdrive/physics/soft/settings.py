@@ -16,13 +16,13 @@ class SoftSettings:
     impratio: of frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method
     has converged when its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
-    condim: the greatest of all contacts. power: of all impedances. reach: the greatest margin of a pair, relative
-    to its smaller shape.
-    medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
-    tendons, couplings: of the model; more: where their records start in the constants. chains: for every coordinate of
-    v, those that are eliminated after it, up to the root of its tree; empty if nothing needs them.
-    solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
-    it if the square of that step is less than this part of the kinetic energy of the free motion.
+    condim: the greatest of all contacts. power: of all impedances, 0 if they differ or are not small integers.
+    reach: the greatest margin of a pair, relative to its smaller shape. medium: where the MEDIUM floats start in
+    the constants (`schema.layout`); None if there is no medium. tendons, couplings: of the model; more: where their
+    records start in the constants. chains: for every coordinate of v, those that are eliminated after it, up to the
+    root of its tree; empty if nothing needs them. solved: the gradient is zero if the step that it leads to is less
+    than this part of the first one. rounding: so is it if the square of that step is less than this part of the
+    kinetic energy of the free motion.
     """
 
     integrator: str
