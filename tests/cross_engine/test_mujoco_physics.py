@@ -110,6 +110,34 @@ def test_fixed_tendons_and_couplings(integrator, seed):
     check(tendons(), bd.MuJoCo(integrator=integrator), seed)
 
 
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_forces_are_those_of_mujoco(cone):
+    """Of contacts, summed over bodies, and of limits and friction."""
+    options = bd.MuJoCo(integrator="implicitfast", cone=cone)
+    reference, model = mujoco_model(zoo(4), options), load(zoo(4))
+    q, v, u = visited(reference, COUNT, seed=4)
+    path = bd.Simulator(model, physics=options).rollout(bd.State(*tensors(q, v)), tensors(u)[0].unsqueeze(0))
+    contacts, data, friction = path.contacts, mujoco.MjData(reference), mujoco.mjtConstraint.mjCNSTR_FRICTION_DOF
+    found = np.stack([contacts.on(body)[0].numpy() for body in model.bodies], 1)
+    pressed = 0
+    for k in range(COUNT):
+        data.qpos[:], data.qvel[:], data.ctrl[:] = q[k], v[k], u[k]
+        mujoco.mj_forward(reference, data)
+        total, force = np.zeros((reference.nbody, 3)), np.zeros(6)
+        for i, contact in enumerate(data.contact):
+            mujoco.mj_contactForce(reference, data, i, force)
+            world = contact.frame.reshape(3, 3).T @ force[:3]
+            for geom, sign in zip(contact.geom, (-1.0, 1.0), strict=True):
+                total[reference.geom_bodyid[geom]] += sign * world
+            pressed += force[0] > 0.0
+        np.testing.assert_allclose(found[k], total[1:], atol=1e-8)
+        kinds = data.efc_type[: data.nefc]
+        limit = data.efc_force[: data.nefc][kinds == mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT].sum()
+        rubbing = data.efc_force[: data.nefc][kinds == friction]
+        np.testing.assert_allclose(contacts.of("h")[0, k], [*rubbing, limit], atol=1e-8)
+    assert pressed > 10
+
+
 def test_a_rollout_stays_with_mujoco():
     """Until chaos parts them: errors of rounding grow with time."""
     model = mujoco_model("half_cheetah", bd.MuJoCo())
@@ -158,9 +186,6 @@ def test_refuses_what_it_does_not_know():
         simulator = bd.Simulator(model, 0.01, physics=physics)
         with pytest.raises(ValueError, match=repr(name)):
             simulator.step(state, parameters={name: model.parameter(name)})
-    path = bd.Simulator(model, physics="mujoco").rollout(state, steps=1)
-    with pytest.raises(NotImplementedError, match="contact forces"):
-        path.contacts  # noqa: B018
 
 
 @pytest.mark.parametrize(

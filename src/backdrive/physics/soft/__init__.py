@@ -11,6 +11,7 @@ documentation.
 `assemble`       puts the rows of a state into its `problem`
 `newton`         the solver, with the sparse factors of `tree_factors`
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
+`forces`         those of the constraints, as results
 `integrate`      implicit damping, with the `damping` of joints and motors; all else that is `implicit` in v
 `medium`         drag of a fluid, and compensation of weight
 `step`           the integrators, with their adjoint in `step_adjoint`; `rates`: Runge-Kutta methods on rotations
