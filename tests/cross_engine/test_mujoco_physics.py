@@ -138,6 +138,19 @@ def test_forces_are_those_of_mujoco(cone):
     assert pressed > 10
 
 
+def test_masses_as_parameters_are_those_of_a_compiled_model():
+    """Other masses change the motion as they do in a compiled model of MuJoCo, whose inverse inertias stay."""
+    reference, model = mujoco_model("half_cheetah", bd.MuJoCo()), load("half_cheetah")
+    q, v, u = visited(reference, COUNT, seed=6)
+    mass = model.parameter("mass") * torch.linspace(0.5, 2.0, model.nbody, dtype=torch.float64)
+    state, controls = bd.State(*tensors(q, v)), tensors(u)[0].unsqueeze(0)
+    path = bd.Simulator(model, physics="mujoco").rollout(state, controls, parameters={"mass": mass})
+    reference.body_mass[1:] = mass
+    q_next, v_next, _ = steps_of_mujoco(reference, q, v, u)
+    np.testing.assert_allclose(path.q[-1], q_next, atol=1e-9)
+    np.testing.assert_allclose(path.v[-1], v_next, atol=1e-9 * np.abs(v_next).max())
+
+
 def test_a_rollout_stays_with_mujoco():
     """Until chaos parts them: errors of rounding grow with time."""
     model = mujoco_model("half_cheetah", bd.MuJoCo())
