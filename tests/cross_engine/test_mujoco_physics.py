@@ -8,6 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mujoco_worlds import (
+    BALLS,
     LINKED,
     MEDIUM,
     SERVOS,
@@ -136,6 +137,13 @@ def test_forces_are_those_of_mujoco(cone):
         rubbing = data.efc_force[: data.nefc][kinds == friction]
         np.testing.assert_allclose(contacts.of("h")[0, k], [*rubbing, limit], atol=1e-8)
     assert pressed > 10
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_limits_of_ball_joints(integrator, seed):
+    check(BALLS, bd.MuJoCo(integrator=integrator), seed, touching=False)
 
 
 def test_masses_as_parameters_are_those_of_a_compiled_model():

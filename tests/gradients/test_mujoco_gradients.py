@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 from mujoco_worlds import (
+    BALLS,
     COUPLED,
     LINKED,
     MEDIUM,
@@ -29,7 +30,7 @@ PARAMETERS = (
     "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
     "density", "viscosity", "wind", "gravcomp", "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness",
     "tendon_damping", "tendon_friction", "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref",
-    "tendon_friction_solimp",
+    "tendon_friction_solimp", "swing_limit", "swing_solref", "swing_solimp",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -186,6 +187,11 @@ def test_gradient_with_a_tendon_and_a_coupling(integrator):
 def test_gradient_with_tendons_and_couplings(integrator):
     for seed in range(3):
         Loss(tendons(), bd.MuJoCo(integrator=integrator), seed).check()
+
+
+def test_gradient_with_limits_of_ball_joints():
+    for seed in range(3):
+        Loss(BALLS, bd.MuJoCo(), seed).check()
 
 
 def test_gradient_of_ten_steps():

@@ -82,6 +82,15 @@ COUPLED = """<mujoco><option timestep="0.01"/><worldbody>
 """Three links on a tendon, and an equation between two joints."""
 
 
+BALLS = """<mujoco><option timestep="0.005"/><default><joint type="ball" limited="true"/></default><worldbody>
+ <body pos="0 0 1"><joint name="p" range="0 30" margin="0.1" damping="0.01" solreflimit="0.03 0.9"/>
+  <geom type="capsule" size="0.05 0.2" pos="0 0 0.2"/>
+  <body pos="0 0 0.4"><joint name="k" range="0 20"/><geom type="box" size="0.05 0.1 0.2" pos="0 0.05 0.2"/></body>
+ </body>
+</worldbody></mujoco>"""
+"""Two ball joints whose angles are limited."""
+
+
 def tendons(power: int = 2) -> str:
     """A floating body with fingers: fixed tendons with springs, dampers, limits, friction and servos, and equations
     between joints and between tendons."""

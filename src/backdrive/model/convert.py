@@ -20,6 +20,7 @@ from .unsupported import (
     actuator_fault,
     disabled,
     geom_name,
+    limited_balls,
     pulls_tendon,
     representable,
     shape_friction,
@@ -52,7 +53,7 @@ def convert(
         raise ValueError("there are no bodies in this file")
     links, joint_links, body_links = _links(model, inertials)
     if "limit" not in ignore and not disabled(model, "LIMIT", "CONSTRAINT"):
-        for joint in np.flatnonzero(model.jnt_limited).tolist():
+        for joint in np.flatnonzero((model.jnt_limited != 0) & ~limited_balls(model)).tolist():
             links[joint_links[joint]].limits = tuple(model.jnt_range[joint].tolist())
     if "frictionloss" not in ignore and not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
         for joint, link in enumerate(joint_links):

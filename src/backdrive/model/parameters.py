@@ -200,6 +200,7 @@ SOFT_PARAMETERS = (
     "limit_margin", "joint_friction_solref", "joint_friction_solimp", "density", "viscosity", "wind", "gravcomp",
     "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness", "tendon_damping", "tendon_friction",
     "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref", "tendon_friction_solimp",
+    "swing_limit", "swing_solref", "swing_solimp",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -223,6 +224,7 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     start += (model.nlimit + model.nfriction) * layout.SOFT_JOINT
     yield from _equality_parameters(model, start + np.arange(model.nequality) * layout.SOFT_EQUALITY)
     yield from _tendon_parameters(model)
+    yield from _swing_parameters(model)
     yield _entry("margin", "m", model.shape_names, [ParameterPiece(shapes + layout.MARGIN)])
     yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
     yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
@@ -243,7 +245,8 @@ def _equality_parameters(model: Model, equations: Array) -> Iterator[ParameterIn
     """Of connects and welds, each of which has several equations, and of couplings."""
     assert model.soft is not None
     couplings, count = model.soft.couplings, len(model.soft.couplings)
-    at = len(model.constants) + (np.arange(count) - count) * layout.COUPLING
+    start = len(model.constants) - model.soft.more_size + len(model.soft.tendons) * layout.TENDON
+    at = start + np.arange(count) * layout.COUPLING
     names = (*model.equality_names, *(coupling.name for coupling in couplings))
     rows = tuple(dict.fromkeys(names))
     chosen = np.array([rows.index(name) for name in names], dtype=np.int64)
@@ -268,6 +271,16 @@ def _tendon_parameters(model: Model) -> Iterator[ParameterInfo]:
             piece = ParameterPiece(at[chosen] + layout.TENDON_LOSS)
             yield _entry("tendon_friction", "N", _pick(rows, chosen), [piece])
         yield from _softness(prefix, _pick(rows, chosen), at[chosen] + place)
+
+
+def _swing_parameters(model: Model) -> Iterator[ParameterInfo]:
+    """The limits of ball joints."""
+    assert model.soft is not None
+    swings = model.soft.swings
+    at = len(model.constants) + (np.arange(len(swings)) - len(swings)) * layout.SWING
+    rows = tuple(swing.name for swing in swings)
+    yield _entry("swing_limit", "rad", rows, [ParameterPiece(at + layout.SWING_HIGH)])
+    yield from _softness("swing_", rows, at + layout.SWING_LIMIT)
 
 
 def _medium_parameters(model: Model) -> Iterator[ParameterInfo]:

@@ -82,7 +82,9 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
     combinations = read_combinations(model, sources.actuators, sources.ignore)
     powers += combinations.powers
     options = _options(model, geoms, powers, sources)
-    options = replace(options, tendons=combinations.tendons, couplings=combinations.couplings)
+    options = replace(
+        options, tendons=combinations.tendons, couplings=combinations.couplings, swings=combinations.swings
+    )
     return SoftParts(options, np.concatenate([*records, *combinations.records]))
 
 

@@ -1,4 +1,4 @@
-"""Read fixed tendons, and equalities of joints and of tendons, from a compiled MuJoCo model."""
+"""Read fixed tendons, equalities of joints and of tendons, and limits of ball joints, from a compiled MuJoCo model."""
 
 from __future__ import annotations
 
@@ -8,17 +8,27 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from .soft import Combination, Coupling, Tendon
-from .unsupported import disabled, fixed_tendon, is_coupling, name_of, nonzero, pulls_tendon, tendon_joints
+from .soft import Combination, Coupling, Swing, Tendon
+from .unsupported import (
+    disabled,
+    fixed_tendon,
+    is_coupling,
+    limited_balls,
+    name_of,
+    nonzero,
+    pulls_tendon,
+    tendon_joints,
+)
 
 Array = np.ndarray
 
 
 class Combinations(NamedTuple):
-    """Tendons and couplings, with their records in the constants, and the powers of their solimp."""
+    """Tendons, couplings and swings, with their records in the constants, and the powers of their solimp."""
 
     tendons: tuple[Tendon, ...]
     couplings: tuple[Coupling, ...]
+    swings: tuple[Swing, ...]
     records: list[Array]
     powers: list[float]
 
@@ -47,7 +57,15 @@ def read_combinations(model: mujoco.MjModel, actuators: Sequence[int], ignore: C
                 couplings.append(found)
                 records.append(record)
                 powers.append(float(model.eq_solimp[i, 4]))
-    return Combinations(tuple(tendons), tuple(couplings), records, powers)
+    swings = []
+    if "limit" not in ignore and not disabled(model, "LIMIT", "CONSTRAINT"):
+        for i in np.flatnonzero(limited_balls(model)).tolist():
+            name, dof = name_of(model, mujoco.mjtObj.mjOBJ_JOINT, i, "joint"), model.jnt_dofadr[i]
+            swings.append(Swing(name, int(model.jnt_qposadr[i]), int(dof)))
+            more = (model.jnt_margin[i], model.dof_invweight0[dof], model.jnt_range[i].max())
+            records.append(np.array([*model.jnt_solref[i], *model.jnt_solimp[i], *more]))
+            powers.append(float(model.jnt_solimp[i, 4]))
+    return Combinations(tuple(tendons), tuple(couplings), tuple(swings), records, powers)
 
 
 def _length(model: mujoco.MjModel, tendon: int) -> Combination:

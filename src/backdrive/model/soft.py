@@ -36,6 +36,14 @@ class Coupling(NamedTuple):
     second: Combination | None
 
 
+class Swing(NamedTuple):
+    """A ball joint whose angle is limited: where its quaternion starts in q, and its angular velocity in v."""
+
+    name: str
+    q: int
+    v: int
+
+
 @dataclass(frozen=True)
 class SoftOptions:
     """The options of a file for MuJoCo's physics.
@@ -45,7 +53,7 @@ class SoftOptions:
     Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim:
     the greatest of all contacts. power: of all solimp, 0 if they differ. reach: the greatest margin of a pair,
     relative to the radius of its smaller shape. medium: whether a fluid drags the links, or their weight is
-    compensated. tendons, couplings: those of the file. unsupported: the elements of the file that rigid physics
+    compensated. tendons, couplings, swings: those of the file. unsupported: the elements of the file that rigid physics
     represents, and MuJoCo's here does not. own: those that it is the other way round with, by their kind.
     """
 
@@ -61,13 +69,15 @@ class SoftOptions:
     medium: bool = False
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()
+    swings: tuple[Swing, ...] = ()
     unsupported: tuple[str, ...] = ()
     own: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def more_size(self) -> int:
-        """Length of the records of tendons and couplings in the constants."""
-        return len(self.tendons) * layout.TENDON + len(self.couplings) * layout.COUPLING
+        """Length of the records of tendons, couplings and swings in the constants."""
+        couplings = len(self.couplings) * layout.COUPLING
+        return len(self.tendons) * layout.TENDON + couplings + len(self.swings) * layout.SWING
 
     def refuse_rigid(self) -> None:
         """Raise if the file has elements that rigid physics does not represent."""

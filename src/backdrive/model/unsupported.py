@@ -144,11 +144,16 @@ def _friction(model: mujoco.MjModel) -> Iterator[str]:
         yield f"{geom_name(model, i)} (its priority)"
 
 
+def limited_balls(model: mujoco.MjModel) -> Array:
+    """The ball joints whose angle is limited: a mask [njnt]."""
+    limited: Array = (model.jnt_limited != 0) & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_BALL))
+    return limited
+
+
 def _limit(model: mujoco.MjModel) -> Iterator[str]:
     if not disabled(model, "LIMIT", "CONSTRAINT"):
-        for i in np.flatnonzero(model.jnt_limited).tolist():
-            if mujoco.mjtJoint(model.jnt_type[i]) not in _SINGLE:
-                yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
+        for i in np.flatnonzero(limited_balls(model)).tolist():
+            yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
 
 
 def _frictionloss(model: mujoco.MjModel) -> Iterator[str]:
@@ -249,7 +254,6 @@ def _spring(model: mujoco.MjModel) -> Iterator[str]:
 
 _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
     "contact": _contact,
-    "limit": _limit,
     "frictionloss": _frictionloss,
     "equality": _equality,
     "tendon": _tendon,
@@ -261,6 +265,7 @@ _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
 }
 
 _SOFT_FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
+    "limit": _limit,
     "friction": _friction,
     "equality": partial(_equality, couplings=True),
     "tendon": partial(_tendon, fixed=True),

@@ -74,6 +74,7 @@ class MuJoCo:
             medium=_soft_end(model) if options.medium else None,
             tendons=options.tendons,
             couplings=options.couplings,
+            swings=options.swings,
             more=len(model.constants) - options.more_size,
             chains=_chains(model) if options.more_size else (),
         )
