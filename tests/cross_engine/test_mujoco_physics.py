@@ -11,6 +11,7 @@ from mujoco_worlds import (
     BALLS,
     LINKED,
     MEDIUM,
+    ROPES,
     SERVOS,
     load,
     mujoco_model,
@@ -142,8 +143,9 @@ def test_forces_are_those_of_mujoco(cone):
 @pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit"])
 @settings(max_examples=3, deadline=None)
 @given(seed=st.integers(0, 2**31))
-def test_limits_of_ball_joints(integrator, seed):
+def test_limits_of_ball_joints_and_ropes(integrator, seed):
     check(BALLS, bd.MuJoCo(integrator=integrator), seed, touching=False)
+    check(ROPES, bd.MuJoCo(integrator=integrator), seed, touching=False)
 
 
 def test_masses_as_parameters_are_those_of_a_compiled_model():
@@ -207,6 +209,17 @@ def test_refuses_what_it_does_not_know():
         simulator = bd.Simulator(model, 0.01, physics=physics)
         with pytest.raises(ValueError, match=repr(name)):
             simulator.step(state, parameters={name: model.parameter(name)})
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [('noslip_iterations="3"', "noslip_iterations=3"), ('density="1"', "fluidshape of egg")],
+)
+def test_names_what_is_not_there_yet(option, words):
+    text = f"""<mujoco><option {option}/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1"><freejoint/>
+     <geom name="egg" type="sphere" size="0.1" fluidshape="ellipsoid"/></body></worldbody></mujoco>"""
+    with pytest.raises(NotImplementedError, match=words):
+        bd.Simulator(bd.load(text), physics="mujoco")
 
 
 @pytest.mark.parametrize(

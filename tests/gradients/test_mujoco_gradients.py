@@ -9,6 +9,7 @@ from mujoco_worlds import (
     COUPLED,
     LINKED,
     MEDIUM,
+    ROPES,
     SERVOS,
     load,
     mujoco_model,
@@ -30,7 +31,8 @@ PARAMETERS = (
     "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
     "density", "viscosity", "wind", "gravcomp", "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness",
     "tendon_damping", "tendon_friction", "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref",
-    "tendon_friction_solimp", "swing_limit", "swing_solref", "swing_solimp",
+    "tendon_friction_solimp", "swing_limit", "swing_solref", "swing_solimp", "rope_limit", "rope_solref",
+    "rope_solimp",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -189,9 +191,10 @@ def test_gradient_with_tendons_and_couplings(integrator):
         Loss(tendons(), bd.MuJoCo(integrator=integrator), seed).check()
 
 
-def test_gradient_with_limits_of_ball_joints():
+@pytest.mark.parametrize("name", [BALLS, ROPES], ids=["balls", "ropes"])
+def test_gradient_with_limits_of_ball_joints_and_ropes(name):
     for seed in range(3):
-        Loss(BALLS, bd.MuJoCo(), seed).check()
+        Loss(name, bd.MuJoCo(), seed).check()
 
 
 def test_gradient_of_ten_steps():

@@ -91,6 +91,16 @@ BALLS = """<mujoco><option timestep="0.005"/><default><joint type="ball" limited
 """Two ball joints whose angles are limited."""
 
 
+ROPES = """<mujoco><option timestep="0.005"/><worldbody><site name="s" pos="0 0.1 1"/>
+ <body pos="0 0 0.6"><freejoint/><geom type="sphere" size="0.1"/><site name="t" pos="0 0 0.1"/>
+  <body pos="0.2 0 0"><joint axis="0 1 0.3"/><geom type="capsule" size="0.05 0.1" pos="0.1 0 0"/>
+   <site name="u" pos="0.2 0.01 0"/></body></body></worldbody>
+<tendon><spatial limited="true" range="0 0.35" margin="0.02" solreflimit="0.03 0.9">
+  <site site="s"/><site site="t"/></spatial>
+ <spatial limited="true" range="0.4 0.8"><site site="s"/><site site="t"/><site site="u"/></spatial></tendon></mujoco>"""
+"""Two links that hang on ropes, one of which goes from link to link."""
+
+
 def tendons(power: int = 2) -> str:
     """A floating body with fingers: fixed tendons with springs, dampers, limits, friction and servos, and equations
     between joints and between tendons."""

@@ -161,7 +161,7 @@ def _solimp(model: Model, info: ParameterInfo, value: Tensor) -> None:
 
 
 # What there is a solref and a solimp of.
-_SOFT = ("", "limit_", "joint_friction_", "equality_", "tendon_limit_", "tendon_friction_", "swing_")
+_SOFT = ("", "limit_", "joint_friction_", "equality_", "tendon_limit_", "tendon_friction_", "swing_", "rope_")
 
 _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
     "axis": _axis,

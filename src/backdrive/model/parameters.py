@@ -200,7 +200,7 @@ SOFT_PARAMETERS = (
     "limit_margin", "joint_friction_solref", "joint_friction_solimp", "density", "viscosity", "wind", "gravcomp",
     "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness", "tendon_damping", "tendon_friction",
     "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref", "tendon_friction_solimp",
-    "swing_limit", "swing_solref", "swing_solimp",
+    "swing_limit", "swing_solref", "swing_solimp", "rope_limit", "rope_solref", "rope_solimp",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -274,13 +274,17 @@ def _tendon_parameters(model: Model) -> Iterator[ParameterInfo]:
 
 
 def _swing_parameters(model: Model) -> Iterator[ParameterInfo]:
-    """The limits of ball joints."""
+    """The limits of ball joints, and of spatial tendons."""
     assert model.soft is not None
     swings = model.soft.swings
-    at = len(model.constants) + (np.arange(len(swings)) - len(swings)) * layout.SWING
+    ropes = len(model.constants) - len(model.soft.ropes) * layout.ROPE
+    at = ropes + (np.arange(len(swings)) - len(swings)) * layout.SWING
     rows = tuple(swing.name for swing in swings)
     yield _entry("swing_limit", "rad", rows, [ParameterPiece(at + layout.SWING_HIGH)])
     yield from _softness("swing_", rows, at + layout.SWING_LIMIT)
+    rows, at = tuple(rope.name for rope in model.soft.ropes), ropes + np.arange(len(model.soft.ropes)) * layout.ROPE
+    yield _entry("rope_limit", "m", rows, [ParameterPiece(at + layout.ROPE_RANGE + 1)])
+    yield from _softness("rope_", rows, at)
 
 
 def _medium_parameters(model: Model) -> Iterator[ParameterInfo]:

@@ -79,11 +79,15 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
     powers = [record[layout.SOLIMP + 4] for record in records[1:]]
     if has_medium(model, sources.ignore):
         records.append(_medium(model, sources))
-    combinations = read_combinations(model, sources.actuators, sources.ignore)
+    combinations = read_combinations(model, sources.actuators, sources.body_links, sources.ignore)
     powers += combinations.powers
     options = _options(model, geoms, powers, sources)
     options = replace(
-        options, tendons=combinations.tendons, couplings=combinations.couplings, swings=combinations.swings
+        options,
+        tendons=combinations.tendons,
+        couplings=combinations.couplings,
+        swings=combinations.swings,
+        ropes=combinations.ropes,
     )
     return SoftParts(options, np.concatenate([*records, *combinations.records]))
 
@@ -157,7 +161,9 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
     friction, overridden = model.opt.o_friction, model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE)
     if overridden and (friction[0] != friction[1] or friction[3] != friction[4]):
         yield "o_friction that differs between two directions"
-    for flag in ("DIAGEXACT", "SPECULATIVE", "IPC"):
+    if model.opt.noslip_iterations > 0 and geoms:
+        yield f"noslip_iterations={model.opt.noslip_iterations}"
+    for flag in ("DIAGEXACT", "SPECULATIVE", "IPC", "SLEEP"):
         bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
         if bit is not None and model.opt.enableflags & int(bit):
             yield f"the flag {flag.lower()}"

@@ -44,6 +44,15 @@ class Swing(NamedTuple):
     v: int
 
 
+class Rope(NamedTuple):
+    """A spatial tendon: the link of every site on its path (0: the world, else one more than its number), and where the
+    site is in the frame of that link."""
+
+    name: str
+    links: tuple[int, ...]
+    sites: tuple[tuple[float, float, float], ...]
+
+
 @dataclass(frozen=True)
 class SoftOptions:
     """The options of a file for MuJoCo's physics.
@@ -53,8 +62,9 @@ class SoftOptions:
     Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim:
     the greatest of all contacts. power: of all solimp, 0 if they differ. reach: the greatest margin of a pair,
     relative to the radius of its smaller shape. medium: whether a fluid drags the links, or their weight is
-    compensated. tendons, couplings, swings: those of the file. unsupported: the elements of the file that rigid physics
-    represents, and MuJoCo's here does not. own: those that it is the other way round with, by their kind.
+    compensated. tendons, couplings, swings, ropes: those of the file. unsupported: the elements of the file that
+    rigid physics represents, and MuJoCo's here does not. own: those that it is the other way round with, by their
+    kind.
     """
 
     integrator: str = "euler"
@@ -70,14 +80,15 @@ class SoftOptions:
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()
     swings: tuple[Swing, ...] = ()
+    ropes: tuple[Rope, ...] = ()
     unsupported: tuple[str, ...] = ()
     own: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def more_size(self) -> int:
-        """Length of the records of tendons, couplings and swings in the constants."""
-        couplings = len(self.couplings) * layout.COUPLING
-        return len(self.tendons) * layout.TENDON + couplings + len(self.swings) * layout.SWING
+        """Length of the records of tendons, couplings, swings and ropes in the constants."""
+        joined = len(self.tendons) * layout.TENDON + len(self.couplings) * layout.COUPLING
+        return joined + len(self.swings) * layout.SWING + len(self.ropes) * layout.ROPE
 
     def refuse_rigid(self) -> None:
         """Raise if the file has elements that rigid physics does not represent."""

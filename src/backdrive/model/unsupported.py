@@ -78,6 +78,15 @@ def fixed_tendon(model: mujoco.MjModel, i: int) -> bool:
     return bool(model.wrap_type[model.tendon_adr[i]] == mujoco.mjtWrap.mjWRAP_JOINT)
 
 
+def is_rope(model: mujoco.MjModel, i: int) -> bool:
+    """Whether a tendon is a path from site to site, in straight lines, that has limits and no other forces."""
+    start = model.tendon_adr[i]
+    straight = np.all(model.wrap_type[start : start + model.tendon_num[i]] == mujoco.mjtWrap.mjWRAP_SITE)
+    others = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "armature")
+    forces = any(nonzero(model, f"tendon_{field}", i) for field in others)
+    return bool(straight and model.tendon_limited[i] and not forces)
+
+
 def tendon_joints(model: mujoco.MjModel, i: int) -> list[int]:
     """The joints of a fixed tendon."""
     start = model.tendon_adr[i]
@@ -189,7 +198,7 @@ def _equality(model: mujoco.MjModel, couplings: bool = False) -> Iterator[str]:
 
 
 def _tendon(model: mujoco.MjModel, fixed: bool = False) -> Iterator[str]:
-    """Tendons with forces: fixed ones, whose forces are linear; or others. Those without only measure a length.
+    """Tendons with forces: fixed ones, whose forces are linear, and ropes; or others. Those without only measure.
 
     Actuators on tendons are listed as actuators.
     """
@@ -199,7 +208,8 @@ def _tendon(model: mujoco.MjModel, fixed: bool = False) -> Iterator[str]:
         plastic = hasattr(model, "tendon_plasticadr") and model.tendon_plasticadr[i] >= 0
         odd = plastic or any(nonzero(model, f"tendon_{field}", i) for field in other)
         forces = odd or any(nonzero(model, f"tendon_{field}", i) for field in linear)
-        if forces and (fixed_tendon(model, i) and not odd) == fixed:
+        known = (fixed_tendon(model, i) and not odd) or is_rope(model, i)
+        if forces and known == fixed:
             yield name_of(model, _OBJECT.mjOBJ_TENDON, i, "tendon")
 
 

@@ -30,6 +30,7 @@ from .assemble import contact_side
 from .combinations import CombinationRows
 from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
 from .medium import medium_adjoint
+from .ropes import RopeRows
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
 from .tendons import tendon_forces_adjoint
@@ -132,6 +133,9 @@ class SoftTerms:
             if self.settings.combination_rows and self.a_bar is None:
                 combinations = CombinationRows(tree, self.settings, self.h)
                 combinations.adjoint(self.constrained.q, motions, q_rows, v_rows, constants)
+            if self.settings.ropes and self.a_bar is None:
+                ropes = RopeRows(tree, self.settings, self.h)
+                ropes.adjoint(q, motions, q_rows, v_rows, constants)
             contacts = self.constrained.contacts
             equations = tree.constraints.head("nequality") > 0
             for _ in when((contacts.count[0] > 0) | equations):

@@ -75,6 +75,7 @@ class MuJoCo:
             tendons=options.tendons,
             couplings=options.couplings,
             swings=options.swings,
+            ropes=options.ropes,
             more=len(model.constants) - options.more_size,
             chains=_chains(model) if options.more_size else (),
         )

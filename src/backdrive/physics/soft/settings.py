@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...model.soft import Coupling, Swing, Tendon
+from ...model.soft import Coupling, Rope, Swing, Tendon
 from ...schema import layout
 
 
@@ -18,10 +18,10 @@ class SoftSettings:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
     condim: the greatest of all contacts. power: of all impedances, 0 if they differ or are not small integers.
     reach: the greatest margin of a pair, relative to its smaller shape. medium: where the MEDIUM floats start in
-    the constants (`schema.layout`); None if there is no medium. tendons, couplings, swings: of the model; more:
-    where their records start in the constants. chains: for every coordinate of v, those that are eliminated after
-    it, up to the root of its tree; empty if nothing needs them. solved: the gradient is zero if the step that it
-    leads to is less than this part of the first one. rounding: so is it if the square of that step is less than
+    the constants (`schema.layout`); None if there is no medium. tendons, couplings, swings, ropes: of the model;
+    more: where their records start in the constants. chains: for every coordinate of v, those that are eliminated
+    after it, up to the root of its tree; empty if nothing needs them. solved: the gradient is zero if the step that
+    it leads to is less than this part of the first one. rounding: so is it if the square of that step is less than
     this part of the kinetic energy of the free motion.
     """
 
@@ -39,6 +39,7 @@ class SoftSettings:
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()
     swings: tuple[Swing, ...] = ()
+    ropes: tuple[Rope, ...] = ()
     more: int = 0
     chains: tuple[tuple[int, ...], ...] = ()
     solved: float = 1e-13
@@ -60,11 +61,15 @@ class SoftSettings:
         """Where a SWING record starts in the constants."""
         return self.coupling_place(len(self.couplings)) + i * layout.SWING
 
+    def rope_place(self, i: int) -> int:
+        """Where a ROPE record starts in the constants."""
+        return self.swing_place(len(self.swings)) + i * layout.ROPE
+
     @property
     def combination_rows(self) -> int:
-        """The most rows of tendons, couplings and swings that there can be."""
+        """The most rows of tendons, couplings, swings and ropes that there can be."""
         tendons = sum(2 * tendon.limited + tendon.rubs for tendon in self.tendons)
-        return tendons + len(self.couplings) + len(self.swings)
+        return tendons + len(self.couplings) + len(self.swings) + 2 * len(self.ropes)
 
     @property
     def dense(self) -> bool:
