@@ -179,8 +179,6 @@ class Trajectory:
         if self._inputs.settings.every != 1:
             raise ValueError("contact forces need all states: this rollout kept only some (adjoint=Checkpoint(...))")
         simulator, inputs = self._simulator, self._inputs
-        if simulator._program.scheme.soft is not None:
-            raise NotImplementedError("contact forces are those of rigid physics: physics='mujoco' has none yet")
         if self._contacts is None and simulator.sparse:
             shapes, numbers = contacts_of_big_world(self._states(slice(-1)), inputs.wrenches)
             self._contacts = Contacts(self.model, simulator.dt, shapes, numbers, numbers.flatten(-2)[..., :0])

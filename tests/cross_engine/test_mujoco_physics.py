@@ -10,8 +10,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from mujoco_worlds import (
+    BALLS,
     LINKED,
     MEDIUM,
+    ROPES,
     SERVOS,
     load,
     materials,
@@ -19,6 +21,7 @@ from mujoco_worlds import (
     steps_of_mujoco,
     tendons,
     tensors,
+    uneven,
     visited,
     zoo,
 )
@@ -74,6 +77,16 @@ def test_frictions_and_impedances(condim, impratio, power, cone):
     check(zoo(condim, impratio, power), bd.MuJoCo(integrator="euler", cone=cone), seed=condim)
 
 
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_powers_that_differ_and_overridden_contacts(cone, seed):
+    check(uneven(), bd.MuJoCo(integrator="euler", cone=cone), seed)
+    numbers = 'o_margin="0.03" o_solref="0.03 0.9" o_solimp="0.8 0.9 0.01 0.5 2" o_friction="0.6 0.6 0.02 0.001 0.001"'
+    override = f'impratio="1.0" {numbers}><flag override="enable"/></option>'
+    check(zoo(4).replace('impratio="1.0"/>', override), bd.MuJoCo(integrator="euler", cone=cone), seed)
+
+
 @pytest.mark.parametrize("integrator", ["euler", "rk4"])
 def test_connect_and_weld(integrator):
     check(LINKED, bd.MuJoCo(integrator=integrator), seed=5)
@@ -106,6 +119,55 @@ def test_fixed_tendons_and_couplings(integrator, seed):
 @pytest.mark.parametrize("pairs", [False, True])
 def test_explicit_pairs_moving_surfaces_and_adhesion(cone, pairs):
     check(materials(pairs), bd.MuJoCo(cone=cone), seed=3)
+
+
+@pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
+def test_forces_are_those_of_mujoco(cone):
+    """Of contacts, summed over bodies, and of limits and friction."""
+    options = bd.MuJoCo(integrator="implicitfast", cone=cone)
+    reference, model = mujoco_model(zoo(4), options), load(zoo(4))
+    q, v, u = visited(reference, COUNT, seed=4)
+    path = bd.Simulator(model, physics=options).rollout(bd.State(*tensors(q, v)), tensors(u)[0].unsqueeze(0))
+    contacts, data, friction = path.contacts, mujoco.MjData(reference), mujoco.mjtConstraint.mjCNSTR_FRICTION_DOF
+    found = np.stack([contacts.on(body)[0].numpy() for body in model.bodies], 1)
+    pressed = 0
+    for k in range(COUNT):
+        data.qpos[:], data.qvel[:], data.ctrl[:] = q[k], v[k], u[k]
+        mujoco.mj_forward(reference, data)
+        total, force = np.zeros((reference.nbody, 3)), np.zeros(6)
+        for i, contact in enumerate(data.contact):
+            mujoco.mj_contactForce(reference, data, i, force)
+            world = contact.frame.reshape(3, 3).T @ force[:3]
+            for geom, sign in zip(contact.geom, (-1.0, 1.0), strict=True):
+                total[reference.geom_bodyid[geom]] += sign * world
+            pressed += force[0] > 0.0
+        np.testing.assert_allclose(found[k], total[1:], atol=1e-8)
+        kinds = data.efc_type[: data.nefc]
+        limit = data.efc_force[: data.nefc][kinds == mujoco.mjtConstraint.mjCNSTR_LIMIT_JOINT].sum()
+        rubbing = data.efc_force[: data.nefc][kinds == friction]
+        np.testing.assert_allclose(contacts.of("h")[0, k], [*rubbing, limit], atol=1e-8)
+    assert pressed > 10
+
+
+@pytest.mark.parametrize("integrator", ["euler", "rk4", "implicit"])
+@settings(max_examples=3, deadline=None)
+@given(seed=st.integers(0, 2**31))
+def test_limits_of_ball_joints_and_ropes(integrator, seed):
+    check(BALLS, bd.MuJoCo(integrator=integrator), seed, touching=False)
+    check(ROPES, bd.MuJoCo(integrator=integrator), seed, touching=False)
+
+
+def test_masses_as_parameters_are_those_of_a_compiled_model():
+    """Other masses change the motion as they do in a compiled model of MuJoCo, whose inverse inertias stay."""
+    reference, model = mujoco_model("half_cheetah", bd.MuJoCo()), load("half_cheetah")
+    q, v, u = visited(reference, COUNT, seed=6)
+    mass = model.parameter("mass") * torch.linspace(0.5, 2.0, model.nbody, dtype=torch.float64)
+    state, controls = bd.State(*tensors(q, v)), tensors(u)[0].unsqueeze(0)
+    path = bd.Simulator(model, physics="mujoco").rollout(state, controls, parameters={"mass": mass})
+    reference.body_mass[1:] = mass
+    q_next, v_next, _ = steps_of_mujoco(reference, q, v, u)
+    np.testing.assert_allclose(path.q[-1], q_next, atol=1e-9)
+    np.testing.assert_allclose(path.v[-1], v_next, atol=1e-9 * np.abs(v_next).max())
 
 
 def test_a_rollout_stays_with_mujoco():
@@ -156,9 +218,17 @@ def test_refuses_what_it_does_not_know():
         simulator = bd.Simulator(model, 0.01, physics=physics)
         with pytest.raises(ValueError, match=repr(name)):
             simulator.step(state, parameters={name: model.parameter(name)})
-    path = bd.Simulator(model, physics="mujoco").rollout(state, steps=1)
-    with pytest.raises(NotImplementedError, match="contact forces"):
-        path.contacts  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("option", "words"),
+    [('noslip_iterations="3"', "noslip_iterations=3"), ('density="1"', "fluidshape of egg")],
+)
+def test_names_what_is_not_there_yet(option, words):
+    text = f"""<mujoco><option {option}/><worldbody><geom type="plane" size="1 1 1"/><body pos="0 0 1"><freejoint/>
+     <geom name="egg" type="sphere" size="0.1" fluidshape="ellipsoid"/></body></worldbody></mujoco>"""
+    with pytest.raises(NotImplementedError, match=words):
+        bd.Simulator(bd.load(text), physics="mujoco")
 
 
 @pytest.mark.parametrize(

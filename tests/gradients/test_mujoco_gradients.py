@@ -5,10 +5,12 @@ import numpy as np
 import pytest
 import torch
 from mujoco_worlds import (
+    BALLS,
     COUPLED,
     HEAP,
     LINKED,
     MEDIUM,
+    ROPES,
     SERVOS,
     load,
     materials,
@@ -16,6 +18,7 @@ from mujoco_worlds import (
     steps_of_mujoco,
     tendons,
     tensors,
+    uneven,
     visited,
     zoo,
 )
@@ -30,8 +33,9 @@ PARAMETERS = (
     "joint_friction_solref", "joint_friction_solimp", "position_gain", "velocity_gain", "size", "anchor", "offset",
     "density", "viscosity", "wind", "gravcomp", "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness",
     "tendon_damping", "tendon_friction", "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref",
-    "tendon_friction_solimp",
-    "adhesion", "surfacevel", "pair_solref", "pair_solimp", "pair_margin", "pair_friction",
+    "tendon_friction_solimp", "adhesion", "surfacevel", "pair_solref", "pair_solimp", "pair_margin", "pair_friction",
+    "swing_limit", "swing_solref", "swing_solimp", "rope_limit", "rope_solref",
+    "rope_solimp",
 )  # fmt: skip
 
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
@@ -67,8 +71,11 @@ class Loss:
         parameters = {name: x[name] for name in self.names}
         controls = x["u"].expand(self.steps, -1)
         path = self.simulator.rollout(bd.State(x["q"], x["v"]), controls, wrenches=wrenches, parameters=parameters)
+        return self.measure(path), path.status.modes
+
+    def measure(self, path: bd.Trajectory) -> torch.Tensor:
         q, v = self.weights
-        return (q * path.q[-1]).sum() + (v * path.v[-1]).sum(), path.status.modes
+        return (q * path.q[-1]).sum() + (v * path.v[-1]).sum()
 
     def check(self) -> None:
         leaves = {name: x.clone().requires_grad_() for name, x in self.values.items()}
@@ -94,6 +101,43 @@ class Loss:
         assert checked > len(self.values) // 2
 
 
+class ForceLoss(Loss):
+    """A random linear function of the forces of all constraints, and of the contact points."""
+
+    def measure(self, path: bd.Trajectory) -> torch.Tensor:
+        contacts, random = path.contacts, torch.Generator().manual_seed(0)
+        singles = [contacts.of(name) for name in dict.fromkeys((*self.model.equality_names, *self.joints()))]
+        values = [contacts.force, contacts.point, *singles]
+        return sum((torch.randn(x.shape, generator=random, dtype=x.dtype) * x).sum() for x in values)
+
+    def joints(self) -> list[str]:
+        links = {*self.model.friction_link.tolist(), *self.model.limit_link.tolist()}
+        return [name for name, i in zip(self.model.joints, self.model.joint_link.tolist(), strict=True) if i in links]
+
+
+def test_gradient_of_the_forces_on_a_leg():
+    leg = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 1" friction="0.8"/>
+     <body pos="0 0 0.4"><joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/>
+      <joint name="h" axis="0 1 0" limited="true" range="-20 20" margin="0.1" frictionloss="0.02"/>
+      <geom type="capsule" size="0.1 0.3" friction="0.6" condim="3"/></body></worldbody>
+     <actuator><motor joint="h"/></actuator></mujoco>"""
+    for seed in range(3):
+        ForceLoss(leg, bd.MuJoCo(), seed).check()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("integrator", ["euler", "rk4"])
+def test_gradient_of_forces(integrator):
+    for seed in range(3):
+        ForceLoss(zoo(), bd.MuJoCo(integrator=integrator), seed).check()
+
+
+@pytest.mark.slow
+def test_gradient_of_forces_of_equalities():
+    for seed in range(3):
+        ForceLoss(LINKED, bd.MuJoCo(cone="elliptic"), seed).check()
+
+
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 @pytest.mark.parametrize("integrator", ["euler", "rk4", SLOW, "implicitfast"])
 def test_gradient_of_a_step(integrator, cone):
@@ -105,6 +149,12 @@ def test_gradient_of_a_step(integrator, cone):
 def test_gradient_with_rolling_friction(cone):
     for seed in range(3):
         Loss(zoo(6, 2.5), bd.MuJoCo(integrator="euler", cone=cone), seed).check()
+
+
+@pytest.mark.slow
+def test_gradient_with_powers_that_differ():
+    for seed in range(3):
+        Loss(uneven(), bd.MuJoCo(), seed).check()
 
 
 @pytest.mark.parametrize("name", ["hopper", "half_cheetah", "ant"])
@@ -154,6 +204,12 @@ def test_gradient_with_a_tendon_and_a_coupling(integrator):
 def test_gradient_with_tendons_and_couplings(integrator):
     for seed in range(3):
         Loss(tendons(), bd.MuJoCo(integrator=integrator), seed).check()
+
+
+@pytest.mark.parametrize("name", [BALLS, ROPES], ids=["balls", "ropes"])
+def test_gradient_with_limits_of_ball_joints_and_ropes(name):
+    for seed in range(3):
+        Loss(name, bd.MuJoCo(), seed).check()
 
 
 def test_gradient_of_ten_steps():

@@ -35,6 +35,11 @@ def zoo(condim: int = 3, impratio: float = 1.0, power: int = 2) -> str:
  <velocity joint="h" kv="0.2" forcerange="-0.05 0.05" forcelimited="true"/></actuator></mujoco>"""
 
 
+def uneven() -> str:
+    """The zoo with powers of solimp that differ, and are not integers."""
+    return zoo().replace('0.3 2"', '0.3 3.5"').replace('0.001 0.5 2"', '0.001 0.4 1.3"', 1)
+
+
 LINKED = """<mujoco><option timestep="0.005"/><worldbody><geom type="plane" size="5 5 1"/>
  <body name="a" pos="0 0 0.5"><freejoint/><geom type="capsule" size="0.1 0.2"/>
   <body name="c" pos="0 0 0.4"><joint name="j" axis="0 1 0"/><geom type="capsule" size="0.05 0.1"/></body></body>
@@ -85,6 +90,25 @@ COUPLED = """<mujoco><option timestep="0.01"/><worldbody>
   <joint joint="i" coef="1"/><joint joint="k" coef="-0.5"/></fixed></tendon>
 <actuator><position tendon="t" kp="2" kv="0.3"/></actuator></mujoco>"""
 """Three links on a tendon, and an equation between two joints."""
+
+
+BALLS = """<mujoco><option timestep="0.005"/><default><joint type="ball" limited="true"/></default><worldbody>
+ <body pos="0 0 1"><joint name="p" range="0 30" margin="0.1" damping="0.01" solreflimit="0.03 0.9"/>
+  <geom type="capsule" size="0.05 0.2" pos="0 0 0.2"/>
+  <body pos="0 0 0.4"><joint name="k" range="0 20"/><geom type="box" size="0.05 0.1 0.2" pos="0 0.05 0.2"/></body>
+ </body>
+</worldbody></mujoco>"""
+"""Two ball joints whose angles are limited."""
+
+
+ROPES = """<mujoco><option timestep="0.005"/><worldbody><site name="s" pos="0 0.1 1"/>
+ <body pos="0 0 0.6"><freejoint/><geom type="sphere" size="0.1"/><site name="t" pos="0 0 0.1"/>
+  <body pos="0.2 0 0"><joint axis="0 1 0.3"/><geom type="capsule" size="0.05 0.1" pos="0.1 0 0"/>
+   <site name="u" pos="0.2 0.01 0"/></body></body></worldbody>
+<tendon><spatial limited="true" range="0 0.35" margin="0.02" solreflimit="0.03 0.9">
+  <site site="s"/><site site="t"/></spatial>
+ <spatial limited="true" range="0.4 0.8"><site site="s"/><site site="t"/><site site="u"/></spatial></tendon></mujoco>"""
+"""Two links that hang on ropes, one of which goes from link to link."""
 
 
 def tendons(power: int = 2) -> str:

@@ -160,15 +160,8 @@ def _solimp(model: Model, info: ParameterInfo, value: Tensor) -> None:
     _require(model, info, value, fine, "must have impedances and a midpoint below 1")
 
 
-_SOFT = (
-    "",
-    "limit_",
-    "joint_friction_",
-    "pair_",
-    "equality_",
-    "tendon_limit_",
-    "tendon_friction_",
-)  # what there is a solref and a solimp of
+# What there is a solref and a solimp of.
+_SOFT = ("", "limit_", "joint_friction_", "pair_", "equality_", "tendon_limit_", "tendon_friction_", "swing_", "rope_")
 
 _RULES: dict[str, Callable[[Model, ParameterInfo, Tensor], None]] = {
     "axis": _axis,

@@ -12,7 +12,7 @@ from ..schema.layout import EqualityKind, Kind
 from .actuators import Bias, Motor, kind_of, motor_record
 from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
-from .read_soft import SoftSources, read_soft
+from .read_soft import SoftSources, apply_override, read_soft
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, Ellipsoid, HalfSpace, PlacedShape, Shape, Sphere
 from .unsupported import (
@@ -20,6 +20,7 @@ from .unsupported import (
     actuator_fault,
     disabled,
     geom_name,
+    limited_balls,
     pulls_tendon,
     representable,
     shape_friction,
@@ -47,11 +48,12 @@ def convert(
     inertials: by body name, replace those of the MuJoCo model. motors: drive the joints that have no motor.
     ignore: kinds of elements to leave out, of contact, limit, frictionloss, equality.
     """
+    apply_override(model)
     if model.nbody == 1:
         raise ValueError("there are no bodies in this file")
     links, joint_links, body_links = _links(model, inertials)
     if "limit" not in ignore and not disabled(model, "LIMIT", "CONSTRAINT"):
-        for joint in np.flatnonzero(model.jnt_limited).tolist():
+        for joint in np.flatnonzero((model.jnt_limited != 0) & ~limited_balls(model)).tolist():
             links[joint_links[joint]].limits = tuple(model.jnt_range[joint].tolist())
     if "frictionloss" not in ignore and not disabled(model, "FRICTIONLOSS", "CONSTRAINT"):
         for joint, link in enumerate(joint_links):

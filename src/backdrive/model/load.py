@@ -48,8 +48,9 @@ def load(
     margin, gap, solref, solimp, torsional and rolling friction, and the torquescale of a weld have no effect. A geom
     with condim 1 is frictionless only if all geoms that it can touch have condim 1, too. Meshes collide as their convex
     hulls, with at most 64 vertices, and ellipsoids as polyhedra. Limits and frictionloss are supported on hinges and
-    sliders, and the equalities connect and weld. Fluids, gravcomp, fixed tendons, and equalities of joints and
-    tendons are for physics="mujoco" only. With ``Simulator(physics="mujoco")`` all of this is as in MuJoCo.
+    sliders, and the equalities connect and weld. Fluids, gravcomp, fixed tendons, limits of ball joints, and equalities
+    of joints and tendons are for physics="mujoco" only. With ``Simulator(physics="mujoco")`` all of this is as in
+    MuJoCo.
     """
     if _is_scene(source):
         if floating is not False or ignore or fuse or motors is not None:

@@ -200,8 +200,9 @@ SOFT_PARAMETERS = (
     "limit_margin", "joint_friction_solref", "joint_friction_solimp", "density", "viscosity", "wind", "gravcomp",
     "equality_solref", "equality_solimp", "polycoef", "tendon_stiffness", "tendon_damping", "tendon_friction",
     "tendon_limit_solref", "tendon_limit_solimp", "tendon_friction_solref", "tendon_friction_solimp",
-    "limit_margin", "joint_friction_solref", "joint_friction_solimp", "adhesion", "surfacevel", "pair_solref",
+    "adhesion", "surfacevel", "pair_solref",
     "pair_solimp", "pair_margin", "pair_friction",
+    "swing_limit", "swing_solref", "swing_solimp", "rope_limit", "rope_solref", "rope_solimp",
 )  # fmt: skip
 """Parameters that only MuJoCo's physics reads."""
 
@@ -230,6 +231,7 @@ def _soft_parameters(model: Model) -> Iterator[ParameterInfo]:
     pair_names = tuple(f"{model.shape_names[a]}-{model.shape_names[b]}" for a, b in explicit)
     yield from _softness("pair_", pair_names, pairs)
     yield from _tendon_parameters(model)
+    yield from _swing_parameters(model)
     yield _entry("margin", "m", model.shape_names, [ParameterPiece(shapes + layout.MARGIN)])
     yield _entry("torsional_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.TORSIONAL)])
     yield _entry("rolling_friction", "m", model.shape_names, [ParameterPiece(shapes + layout.ROLLING)])
@@ -258,7 +260,8 @@ def _equality_parameters(model: Model, equations: Array) -> Iterator[ParameterIn
     """Of connects and welds, each of which has several equations, and of couplings."""
     assert model.soft is not None
     couplings, count = model.soft.couplings, len(model.soft.couplings)
-    at = len(model.constants) + (np.arange(count) - count) * layout.COUPLING
+    start = len(model.constants) - model.soft.more_size + len(model.soft.tendons) * layout.TENDON
+    at = start + np.arange(count) * layout.COUPLING
     names = (*model.equality_names, *(coupling.name for coupling in couplings))
     rows = tuple(dict.fromkeys(names))
     chosen = np.array([rows.index(name) for name in names], dtype=np.int64)
@@ -283,6 +286,20 @@ def _tendon_parameters(model: Model) -> Iterator[ParameterInfo]:
             piece = ParameterPiece(at[chosen] + layout.TENDON_LOSS)
             yield _entry("tendon_friction", "N", _pick(rows, chosen), [piece])
         yield from _softness(prefix, _pick(rows, chosen), at[chosen] + place)
+
+
+def _swing_parameters(model: Model) -> Iterator[ParameterInfo]:
+    """The limits of ball joints, and of spatial tendons."""
+    assert model.soft is not None
+    swings = model.soft.swings
+    ropes = len(model.constants) - len(model.soft.ropes) * layout.ROPE
+    at = ropes + (np.arange(len(swings)) - len(swings)) * layout.SWING
+    rows = tuple(swing.name for swing in swings)
+    yield _entry("swing_limit", "rad", rows, [ParameterPiece(at + layout.SWING_HIGH)])
+    yield from _softness("swing_", rows, at + layout.SWING_LIMIT)
+    rows, at = tuple(rope.name for rope in model.soft.ropes), ropes + np.arange(len(model.soft.ropes)) * layout.ROPE
+    yield _entry("rope_limit", "m", rows, [ParameterPiece(at + layout.ROPE_RANGE + 1)])
+    yield from _softness("rope_", rows, at)
 
 
 def _medium_parameters(model: Model) -> Iterator[ParameterInfo]:

@@ -44,6 +44,17 @@ class SoftSources(NamedTuple):
     ignore: Collection[str]
 
 
+def apply_override(model: mujoco.MjModel) -> None:
+    """If the file overrides the parameters of all contacts, give those to all geoms and pairs."""
+    if model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE):
+        model.geom_margin[:], model.pair_margin[:] = 0.5 * model.opt.o_margin, model.opt.o_margin
+        sliding, _, torsional, rolling, _ = model.opt.o_friction
+        model.geom_friction[:], model.pair_friction[:] = (sliding, torsional, rolling), model.opt.o_friction
+        for name in ("solref", "solimp"):
+            for kind in ("geom", "pair"):
+                getattr(model, f"{kind}_{name}")[:] = getattr(model.opt, f"o_{name}")
+
+
 def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
     """The options, and the records of links, shapes, limits, joint frictions and equalities, in the model's order."""
     links = sources.links
@@ -71,7 +82,7 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
     powers = [record[layout.SOLIMP + 4] for record in records[1:]]
     if has_medium(model, sources.ignore):
         records.append(_medium(model, sources))
-    combinations = read_combinations(model, sources.actuators, sources.ignore)
+    combinations = read_combinations(model, sources.actuators, sources.body_links, sources.ignore)
     powers += combinations.powers
     options = replace(
         _options(model, geoms, powers, sources),
@@ -80,6 +91,8 @@ def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:
         moving=bool(_field(model, "geom_surfacevel", 6)[geoms].any()),
         tendons=combinations.tendons,
         couplings=combinations.couplings,
+        swings=combinations.swings,
+        ropes=combinations.ropes,
     )
     return SoftParts(options, np.concatenate([*records, *combinations.records]))
 
@@ -162,10 +175,10 @@ def _options(model: mujoco.MjModel, geoms: Sequence[int], powers: Sequence[float
         eulerdamp=not disabled(model, "EULERDAMP"),
         refsafe=not disabled(model, "REFSAFE"),
         condim=max((int(x) for x in (*model.geom_condim[geoms], *model.pair_dim)), default=1),
-        power=max(1, round(powers[0])) if powers else 2,
+        power=_power(powers),
         medium=has_medium(model, sources.ignore),
         own=tuple((kind, tuple(names)) for kind, names in only_soft(model, sources.ignore).items()),
-        unsupported=(*_unsupported(model, geoms, sources, integrator), *_uneven(powers)),
+        unsupported=tuple(_unsupported(model, geoms, sources, integrator)),
     )
 
 
@@ -173,7 +186,12 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
     """The elements that MuJoCo's physics has no equations for yet."""
     if integrator == "other":
         yield f"integrator {mujoco.mjtIntegrator(model.opt.integrator).name}"
-    for flag in ("OVERRIDE", "DIAGEXACT", "SPECULATIVE", "IPC"):
+    friction, overridden = model.opt.o_friction, model.opt.enableflags & int(mujoco.mjtEnableBit.mjENBL_OVERRIDE)
+    if overridden and (friction[0] != friction[1] or friction[3] != friction[4]):
+        yield "o_friction that differs between two directions"
+    if model.opt.noslip_iterations > 0 and geoms:
+        yield f"noslip_iterations={model.opt.noslip_iterations}"
+    for flag in ("DIAGEXACT", "SPECULATIVE", "IPC", "SLEEP"):
         bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
         if bit is not None and model.opt.enableflags & int(bit):
             yield f"the flag {flag.lower()}"
@@ -182,7 +200,10 @@ def _unsupported(model: mujoco.MjModel, geoms: Sequence[int], sources: SoftSourc
             yield f"fluidshape of {geom_name(model, geom)}"
 
 
-def _uneven(powers: Sequence[float]) -> Iterator[str]:
-    """Powers of solimp that are not whole, or not the same in all constraints."""
-    if len(set(powers)) > 1 or any(power != round(power) or power > 8 for power in powers):
-        yield f"different or fractional powers of solimp ({', '.join(f'{x:g}' for x in sorted(set(powers)))})"
+def _power(powers: Sequence[float]) -> int:
+    """The power of all solimp, if it is the same small integer; else 0."""
+    different = {max(power, 1.0) for power in powers}
+    if not different:
+        return 2
+    power = different.pop()
+    return int(power) if not different and power == round(power) and power <= 8.0 else 0

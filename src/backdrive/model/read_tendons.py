@@ -1,4 +1,4 @@
-"""Read fixed tendons, and equalities of joints and of tendons, from a compiled MuJoCo model."""
+"""Read fixed tendons, equalities of joints and of tendons, and limits of ball joints, from a compiled MuJoCo model."""
 
 from __future__ import annotations
 
@@ -8,22 +8,36 @@ from typing import NamedTuple
 import mujoco
 import numpy as np
 
-from .soft import Combination, Coupling, Tendon
-from .unsupported import disabled, fixed_tendon, is_coupling, name_of, nonzero, pulls_tendon, tendon_joints
+from .soft import Combination, Coupling, Rope, Swing, Tendon
+from .unsupported import (
+    disabled,
+    fixed_tendon,
+    is_coupling,
+    is_rope,
+    limited_balls,
+    name_of,
+    nonzero,
+    pulls_tendon,
+    tendon_joints,
+)
 
 Array = np.ndarray
 
 
 class Combinations(NamedTuple):
-    """Tendons and couplings, with their records in the constants, and the powers of their solimp."""
+    """Tendons, couplings, swings and ropes, with their records in the constants, and the powers of their solimp."""
 
     tendons: tuple[Tendon, ...]
     couplings: tuple[Coupling, ...]
+    swings: tuple[Swing, ...]
+    ropes: tuple[Rope, ...]
     records: list[Array]
     powers: list[float]
 
 
-def read_combinations(model: mujoco.MjModel, actuators: Sequence[int], ignore: Collection[str]) -> Combinations:
+def read_combinations(
+    model: mujoco.MjModel, actuators: Sequence[int], body_links: Sequence[int], ignore: Collection[str]
+) -> Combinations:
     """The tendons that have forces or motors, and the equalities; actuators: the number of that of every motor."""
     tendons, records, powers = [], [], []
     for i in range(model.ntendon):
@@ -47,7 +61,32 @@ def read_combinations(model: mujoco.MjModel, actuators: Sequence[int], ignore: C
                 couplings.append(found)
                 records.append(record)
                 powers.append(float(model.eq_solimp[i, 4]))
-    return Combinations(tuple(tendons), tuple(couplings), records, powers)
+    swings = []
+    if "limit" not in ignore and not disabled(model, "LIMIT", "CONSTRAINT"):
+        for i in np.flatnonzero(limited_balls(model)).tolist():
+            name, dof = name_of(model, mujoco.mjtObj.mjOBJ_JOINT, i, "joint"), model.jnt_dofadr[i]
+            swings.append(Swing(name, int(model.jnt_qposadr[i]), int(dof)))
+            more = (model.jnt_margin[i], model.dof_invweight0[dof], model.jnt_range[i].max())
+            records.append(np.array([*model.jnt_solref[i], *model.jnt_solimp[i], *more]))
+            powers.append(float(model.jnt_solimp[i, 4]))
+    ropes = []
+    if "tendon" not in ignore and not disabled(model, "LIMIT", "CONSTRAINT"):
+        for i in range(model.ntendon):
+            if is_rope(model, i):
+                ropes.append(_rope(model, i, body_links))
+                more = (model.tendon_margin[i], model.tendon_invweight0[i], *model.tendon_range[i])
+                records.append(np.array([*model.tendon_solref_lim[i], *model.tendon_solimp_lim[i], *more]))
+                powers.append(float(model.tendon_solimp_lim[i, 4]))
+    return Combinations(tuple(tendons), tuple(couplings), tuple(swings), tuple(ropes), records, powers)
+
+
+def _rope(model: mujoco.MjModel, i: int, body_links: Sequence[int]) -> Rope:
+    start = model.tendon_adr[i]
+    sites = [int(site) for site in model.wrap_objid[start : start + model.tendon_num[i]]]
+    links = tuple(body_links[model.site_bodyid[site]] + 1 for site in sites)
+    x, y, z = 0, 1, 2
+    places = tuple((float(p[x]), float(p[y]), float(p[z])) for p in model.site_pos[sites])
+    return Rope(name_of(model, mujoco.mjtObj.mjOBJ_TENDON, i, "tendon"), links, places)
 
 
 def _length(model: mujoco.MjModel, tendon: int) -> Combination:

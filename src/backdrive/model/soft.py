@@ -39,17 +39,35 @@ class Coupling(NamedTuple):
     second: Combination | None
 
 
+class Swing(NamedTuple):
+    """A ball joint whose angle is limited: where its quaternion starts in q, and its angular velocity in v."""
+
+    name: str
+    q: int
+    v: int
+
+
+class Rope(NamedTuple):
+    """A spatial tendon: the link of every site on its path (0: the world, else one more than its number), and where the
+    site is in the frame of that link."""
+
+    name: str
+    links: tuple[int, ...]
+    sites: tuple[tuple[float, float, float], ...]
+
+
 @dataclass(frozen=True)
 class SoftOptions:
     """The options of a file for MuJoCo's physics.
 
-    integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional
-    to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats
-    joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of
-    all contacts. power: of all solimp. explicit: the pairs of shapes that have a material of their own. adheres:
-    whether a contact may pull. moving: whether a surface moves along itself. medium: whether a fluid drags the links,
-    or their weight is compensated. tendons, couplings: those of the file. unsupported: the elements of the file that
-    rigid physics represents, and MuJoCo's here does not. own: those that it is the other way round with, by their kind.
+    integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional to
+    normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats joint
+    damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of all
+    contacts. power: of all solimp, 0 if they differ. explicit: the pairs of shapes that have a material of their own.
+    adheres: whether a contact may pull. moving: whether a surface moves along itself. medium: whether a fluid drags the
+    links, or their weight is compensated. tendons, couplings, swings, ropes: those of the file. unsupported: the
+    elements of the file that rigid physics represents, and MuJoCo's here does not. own: those that it is the other way
+    round with, by their kind.
     """
 
     integrator: str = "euler"
@@ -66,13 +84,16 @@ class SoftOptions:
     medium: bool = False
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()
+    swings: tuple[Swing, ...] = ()
+    ropes: tuple[Rope, ...] = ()
     unsupported: tuple[str, ...] = ()
     own: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
     @property
     def more_size(self) -> int:
-        """Length of the records of tendons and couplings in the constants."""
-        return len(self.tendons) * layout.TENDON + len(self.couplings) * layout.COUPLING
+        """Length of the records of tendons, couplings, swings and ropes in the constants."""
+        joined = len(self.tendons) * layout.TENDON + len(self.couplings) * layout.COUPLING
+        return joined + len(self.swings) * layout.SWING + len(self.ropes) * layout.ROPE
 
     def refuse_rigid(self) -> None:
         """Raise if the file has elements that rigid physics does not represent."""

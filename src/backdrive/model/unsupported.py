@@ -78,6 +78,15 @@ def fixed_tendon(model: mujoco.MjModel, i: int) -> bool:
     return bool(model.wrap_type[model.tendon_adr[i]] == mujoco.mjtWrap.mjWRAP_JOINT)
 
 
+def is_rope(model: mujoco.MjModel, i: int) -> bool:
+    """Whether a tendon is a path from site to site, in straight lines, that has limits and no other forces."""
+    start = model.tendon_adr[i]
+    straight = np.all(model.wrap_type[start : start + model.tendon_num[i]] == mujoco.mjtWrap.mjWRAP_SITE)
+    others = ("stiffness", "stiffnesspoly", "damping", "dampingpoly", "frictionloss", "armature")
+    forces = any(nonzero(model, f"tendon_{field}", i) for field in others)
+    return bool(straight and model.tendon_limited[i] and not forces)
+
+
 def tendon_joints(model: mujoco.MjModel, i: int) -> list[int]:
     """The joints of a fixed tendon."""
     start = model.tendon_adr[i]
@@ -144,11 +153,16 @@ def _friction(model: mujoco.MjModel) -> Iterator[str]:
         yield f"{geom_name(model, i)} (its priority)"
 
 
+def limited_balls(model: mujoco.MjModel) -> Array:
+    """The ball joints whose angle is limited: a mask [njnt]."""
+    limited: Array = (model.jnt_limited != 0) & (model.jnt_type == int(mujoco.mjtJoint.mjJNT_BALL))
+    return limited
+
+
 def _limit(model: mujoco.MjModel) -> Iterator[str]:
     if not disabled(model, "LIMIT", "CONSTRAINT"):
-        for i in np.flatnonzero(model.jnt_limited).tolist():
-            if mujoco.mjtJoint(model.jnt_type[i]) not in _SINGLE:
-                yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
+        for i in np.flatnonzero(limited_balls(model)).tolist():
+            yield f"{name_of(model, _OBJECT.mjOBJ_JOINT, i, 'joint')} (is not a hinge or slide)"
 
 
 def _frictionloss(model: mujoco.MjModel) -> Iterator[str]:
@@ -184,7 +198,7 @@ def _equality(model: mujoco.MjModel, couplings: bool = False) -> Iterator[str]:
 
 
 def _tendon(model: mujoco.MjModel, fixed: bool = False) -> Iterator[str]:
-    """Tendons with forces: fixed ones, whose forces are linear; or others. Those without only measure a length.
+    """Tendons with forces: fixed ones, whose forces are linear, and ropes; or others. Those without only measure.
 
     Actuators on tendons are listed as actuators.
     """
@@ -194,7 +208,8 @@ def _tendon(model: mujoco.MjModel, fixed: bool = False) -> Iterator[str]:
         plastic = hasattr(model, "tendon_plasticadr") and model.tendon_plasticadr[i] >= 0
         odd = plastic or any(nonzero(model, f"tendon_{field}", i) for field in other)
         forces = odd or any(nonzero(model, f"tendon_{field}", i) for field in linear)
-        if forces and (fixed_tendon(model, i) and not odd) == fixed:
+        known = (fixed_tendon(model, i) and not odd) or is_rope(model, i)
+        if forces and known == fixed:
             yield name_of(model, _OBJECT.mjOBJ_TENDON, i, "tendon")
 
 
@@ -249,8 +264,6 @@ def _spring(model: mujoco.MjModel) -> Iterator[str]:
 
 _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
     "contact": _contact,
-    "friction": _friction,
-    "limit": _limit,
     "frictionloss": _frictionloss,
     "equality": _equality,
     "tendon": _tendon,
@@ -262,6 +275,8 @@ _FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
 }
 
 _SOFT_FINDERS: dict[str, Callable[[mujoco.MjModel], Iterable[str]]] = {
+    "limit": _limit,
+    "friction": _friction,
     "equality": partial(_equality, couplings=True),
     "tendon": partial(_tendon, fixed=True),
     "actuator": _tendon_actuator,

@@ -106,7 +106,7 @@ def substep(
 def step(ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None) -> StepStatus:
     """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given."""
     if ctx.scheme.soft is not None:
-        return StepStatus(*soft_step(ctx, state, inputs))
+        return StepStatus(*soft_step(ctx, state, inputs, forces))
     if ctx.splits_at_impacts:
         return step_through_impacts(ctx, state, inputs, forces)
     tree, h = ctx.tree, ctx.h

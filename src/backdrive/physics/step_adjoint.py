@@ -61,7 +61,7 @@ def step_adjoint(
     constraints in this step (`add_forces`).
     """
     if ctx.scheme.soft is not None:
-        soft_step_adjoint(ctx, state, inputs, cotangents)
+        soft_step_adjoint(ctx, state, inputs, cotangents, forces_bar)
         return
     if not ctx.splits_at_impacts:
         now = substep(ctx, state, inputs, ctx.h, adjoint=True)

@@ -8,7 +8,7 @@
     | of a model that MuJoCo's physics can step: nlink records of SOFT_LINK floats, nshape of SOFT_SHAPE, nlimit and
       nfriction of SOFT_JOINT, nequality of SOFT_EQUALITY, nexplicit of SOFT_PAIR
     | of one whose links a fluid drags, or whose weight is compensated: MEDIUM floats, nlink records of MEDIUM_LINK
-    | records of TENDON floats, and of COUPLING floats
+    | records of TENDON floats, of COUPLING floats, of SWING floats, and of ROPE floats
 
 This module is the only place that knows these offsets. It has plain integers and no torch, so that the physics, which
 is traced and does not run on tensors, can import it.
@@ -231,6 +231,15 @@ COUPLING_WEIGHT = 7  # 1: inverse inertia in the reference configuration
 POLYNOMIAL = 8  # 5: coefficients, that of the constant first
 COUPLING_ZERO = 13  # 2: the lengths at which the equation holds if the polynomial is zero
 COUPLING = 15  # size of the record
+
+# A SWING record, of a ball joint whose angle is limited.
+SWING_LIMIT = 0  # a SOFT_JOINT record
+SWING_HIGH = SOFT_JOINT  # 1: rad, the greatest angle
+SWING = SOFT_JOINT + 1  # size of the record
+
+# A ROPE record, of a spatial tendon whose length is limited. It starts with a SOFT_JOINT record.
+ROPE_RANGE = SOFT_JOINT  # 2: m, limits of the length
+ROPE = SOFT_JOINT + 2  # size of the record
 
 INERTIA_INDEX = ((0, 0), (1, 1), (2, 2), (0, 1), (0, 2), (1, 2))
 """Row and column, in the 3 x 3 inertia matrix, of each of the six stored entries."""

@@ -277,7 +277,7 @@ def test_what_cannot_be_represented_is_named(kind, text, names):
 def test_the_error_lists_every_kind_at_once():
     text = world(more=BALL.format("one") + HILL, rest=FIELD, joint='type="ball" frictionloss="1" range="0 1"')
     with pytest.raises(
-        ValueError, match=r"(?s)contact: hill.*limit: hinge.*ignore=\('contact', 'limit', 'frictionloss'\)"
+        ValueError, match=r"(?s)contact: hill.*frictionloss: hinge.*ignore=\('contact', 'frictionloss'\)"
     ):
         bd.load(text)
 

@@ -213,12 +213,7 @@ class ReducedRows:
 
         chains: for every part, the coordinates that are eliminated after it, in this order.
         """
-        r, factors, size = self.count, self.factors, self.factors.width
-        number = r // TILE
-        tile = Tile(number, self.lists.reached.at(number * self.nv), self.Y.at(number * (TILE * self.nv)))
-        for _ in when(number * TILE == r):
-            zero(self.nv, tile.reached)
-            self.lists.single_count[number], self.lists.root_count[number] = 0, 0
+        r, factors, size, tile = self.count, self.factors, self.factors.width, self._tile_of_next()
         for (k, _), chain in zip(parts, chains, strict=True):
             for dof in (k, *chain):
                 self._append(tile, dof, 1, self.lists.singles, self.lists.single_count)
@@ -231,6 +226,25 @@ class ReducedRows:
                 y[dof] = y[dof] + push
                 rest = sp.sub(rest, sp.scale(push * factors.inverse[dof], factors.U.get(dof, size)))
         self._count[0] = r + 1
+
+    def add_dense_row(self, columns: ScalarArray, factor: Scalar) -> None:
+        """Append a row whose y are `factor` times the columns [nv], after the columns of all others are filled."""
+        r, tile = self.count, self._tile_of_next()
+        for dof in loop(self.nv):
+            self._append(tile, dof, 1, self.lists.singles, self.lists.single_count)
+        for dof in loop(self.nv):
+            self.Y.at(r * self.nv)[dof] = factor * columns[dof]
+        self._count[0] = r + 1
+
+    def _tile_of_next(self) -> Tile:
+        """The tile of the next row, with empty lists if it is the first one there."""
+        r = self.count
+        number = r // TILE
+        tile = Tile(number, self.lists.reached.at(number * self.nv), self.Y.at(number * (TILE * self.nv)))
+        for _ in when(number * TILE == r):
+            zero(self.nv, tile.reached)
+            self.lists.single_count[number], self.lists.root_count[number] = 0, 0
+        return tile
 
     def _extend_lists(self, support: Support, first: Index, count: int) -> None:
         """Add the coordinates on a support's chains to the lists of the tiles that its `count` rows are in. Y is zero

@@ -7,10 +7,11 @@ documentation.
 `constants`      the parameters in the constants of a model
 `contacts`       contact points within their margins, and their frames
 `rows`           the parameters of a step's rows: reference accelerations, D, friction
-`tendons`        forces along linear combinations of coordinates, and `combinations`: their rows
+`tendons`        forces along linear combinations of coordinates, and `combinations`: their rows; `ropes`
 `assemble`       puts the rows of a state into its `problem`
 `newton`         the solver, with the sparse factors of `tree_factors`
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
+`forces`         those of the constraints, as results
 `integrate`      implicit damping, with the `damping` of joints and motors; all else that is `implicit` in v
 `medium`         drag of a fluid, and compensation of weight
 `step`           the integrators, with their derivatives in `step_adjoint` and `step_jacobian`; `rates`: Runge-Kutta

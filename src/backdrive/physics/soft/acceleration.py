@@ -23,6 +23,7 @@ from .drift import drifting_links
 from .medium import with_medium
 from .newton import Newton, NewtonSolution
 from .problem import SoftProblem
+from .ropes import RopeRows
 from .settings import SoftSettings
 from .tendons import tendon_forces
 
@@ -105,6 +106,8 @@ def accelerate(
     rows.limits(q, v)
     if settings.combination_rows:
         CombinationRows(tree, settings, h).add(problem, q, v)
+    if settings.ropes:
+        RopeRows(tree, settings, h).add(problem, state.q, state.v, dynamics)
     problem.close_singles()
     rows.contacts(contacts)
     problem.close_contacts()

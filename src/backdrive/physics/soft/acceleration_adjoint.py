@@ -7,15 +7,17 @@ the gradient with respect to anything else is that of -λ · F for fixed λ and 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, select, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..constraints.rows import row_speed
 from ..geometry.mujoco import GEOM_CONTACT
+from ..math import spatial as sp
 from ..math.arrays import accumulate, add_to, all_elements, copy, split, zero
 from ..math.spatial import SPATIAL, Vec
 from ..state import StateArrays
@@ -28,6 +30,7 @@ from .combinations import CombinationRows
 from .contacts import PoseCotangents, contacts_adjoint, pair_reach
 from .drift import DRIFTING, Drifting, drifting_links, drifting_links_adjoint
 from .medium import medium_adjoint
+from .ropes import RopeRows
 from .rows import ContactSide, contact_rows, equality_law, equality_row, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
 from .tendons import tendon_forces_adjoint
@@ -76,18 +79,36 @@ class Motions(NamedTuple):
     virtual: ScalarArray
 
 
+class ForceCotangents(Protocol):
+    """The cotangents of the forces themselves (`forces`), in place of the rates of their rows in a virtual motion."""
+
+    def single(self, place: Index, /) -> Scalar:
+        """Of a constraint that is no contact; place: its number among those that there can be."""
+
+    def contact(self, slot: Index, /) -> Vec:
+        """Of the force of a contact on its first shape, and of its point."""
+
+
 class SoftTerms:
     """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations.
 
-    The Hessian is factored here, once for all cotangents.
+    The Hessian is factored here, once for all cotangents. given: instead of the power of the forces in a virtual motion,
+    that of these is differentiated. a_bar [nv]: to which the gradient with respect to a is added; None if it is not
+    wanted.
     """
 
     def __init__(
-        self, tree: Tree, settings: SoftSettings, h: Scalar, constrained: SoftConstrained, a: ScalarArray
-    ) -> None:
+        self, tree: Tree, settings: SoftSettings, h: Scalar, constrained: SoftConstrained, a: ScalarArray,
+        given: ForceCotangents | None = None, a_bar: ScalarArray | None = None,
+    ) -> None:  # fmt: skip
         self.tree, self.settings, self.h, self.constrained, self.a = tree, settings, h, constrained, a
-        for _ in when(constrained.newton.problem.count > 0):
-            constrained.newton.factor()
+        self.given, self.a_bar = given, a_bar
+        if given is None:
+            for _ in when(constrained.newton.problem.count > 0):
+                constrained.newton.factor()
+
+    def _factor(self, place: Index) -> Scalar | None:
+        return None if self.given is None else self.given.single(place)
 
     def take_up(self, reduced: ScalarArray) -> None:
         """From the inward half of a solve with M to that with H, in place."""
@@ -105,19 +126,23 @@ class SoftTerms:
     ) -> None:  # fmt: skip
         """Add the gradient of f · J λ; virtual: λ."""
         tree, nv = self.tree, self.tree.nv
-        q_rows, v_rows = memory(tree.nq), memory(nv)
+        q_rows, v_rows, a_rows = memory(tree.nq), memory(nv), memory(nv)
         zero(tree.nq, q_rows)
         zero(nv, v_rows)
+        zero(nv, a_rows)
         for _ in when(self.constrained.newton.problem.count > 0):
             motions = Motions(*(memory(nv) for _ in range(3)))
             for source, target in zip((v, self.a, virtual), motions, strict=True):
                 copy(nv, source, target)
             constants = all_elements(constants_bar)
-            self._joint_frictions(motions, v_rows, constants)
-            self._limits(motions, q_rows, v_rows, constants)
-            if self.settings.combination_rows:
+            self._joint_frictions(motions, v_rows, a_rows, constants)
+            self._limits(motions, q_rows, v_rows, a_rows, constants)
+            if self.settings.combination_rows and self.a_bar is None:
                 combinations = CombinationRows(tree, self.settings, self.h)
                 combinations.adjoint(self.constrained.q, motions, q_rows, v_rows, constants)
+            if self.settings.ropes and self.a_bar is None:
+                ropes = RopeRows(tree, self.settings, self.h)
+                ropes.adjoint(q, motions, q_rows, v_rows, constants)
             contacts = self.constrained.contacts
             equations = tree.constraints.head("nequality") > 0
             for _ in when((contacts.count[0] > 0) | equations):
@@ -130,48 +155,68 @@ class SoftTerms:
                 contact_bars = self._contacts(links)
                 reach = partial(pair_reach, tree.constraints, self.settings, self.constrained.soft)
                 contacts_adjoint(tree.constraints, reach, contacts, contact_bars, links)
-                link_poses_adjoint(tree, poses, bars, q, motions, q_rows, [v_rows, None, None], constants_bar)
+                velocity_bars = [v_rows, None if self.a_bar is None else a_rows, None]
+                link_poses_adjoint(tree, poses, bars, q, motions, q_rows, velocity_bars, constants_bar)
         add_to(tree.nq, q_rows, q_bar)
         add_to(nv, v_rows, v_bar)
+        if self.a_bar is not None:
+            add_to(nv, a_rows, self.a_bar)
 
-    def _joint_frictions(self, motions: Motions, v_bar: ScalarArray, constants_bar: ScalarArray | None) -> None:
+    def _joint_frictions(
+        self, motions: Motions, v_bar: ScalarArray, a_bar: ScalarArray, constants_bar: ScalarArray | None
+    ) -> None:
         constraints, soft = self.tree.constraints, self.constrained.soft
         for i in loop(constraints.head("nfriction")):
             *_, support = constraints.joint("friction", i)
             dof, most = constraints.ints[support.way_a], constraints.joint_friction(i)
 
-            def power(*x: Scalar, a: Scalar = motions.a[dof], virtual: Scalar = motions.virtual[dof]) -> list[Scalar]:
-                record, (most, speed) = split(x, layout.SOFT_JOINT, 2)
-                reference, law = friction_row(self.settings, self.h, record, most, speed)
-                return [law.force(a - reference) * virtual]
+            factor = self._factor(constraints.head("nequality") + i)
+            factor = motions.virtual[dof] if factor is None else factor
 
-            _, gradient = vjp(power, (*soft.friction(i), most, motions.v[dof]), [select(most > 0.0, 1.0, 0.0)])
-            record_bar, most_bar, speed_bar = split(gradient, layout.SOFT_JOINT, 1, 1)
+            def power(*x: Scalar, factor: Scalar = factor) -> list[Scalar]:
+                record, (most, speed, a) = split(x, layout.SOFT_JOINT, 3)
+                reference, law = friction_row(self.settings, self.h, record, most, speed)
+                return [law.force(a - reference) * factor]
+
+            inputs = (*soft.friction(i), most, motions.v[dof], motions.a[dof])
+            _, gradient = vjp(power, inputs, [select(most > 0.0, 1.0, 0.0)])
+            record_bar, most_bar, speed_bar, rate_bar = split(gradient, layout.SOFT_JOINT, 1, 1, 1)
             accumulate(v_bar.at(dof), speed_bar)
+            if self.a_bar is not None:
+                accumulate(a_bar.at(dof), rate_bar)
             if constants_bar is not None:
                 accumulate(constants_bar.at(soft.friction_place(i)), record_bar)
                 accumulate(constants_bar.at(constraints.head("friction_constants") + i), most_bar)
 
     def _limits(
-        self, motions: Motions, q_bar: ScalarArray, v_bar: ScalarArray, constants_bar: ScalarArray | None
-    ) -> None:
+        self, motions: Motions, q_bar: ScalarArray, v_bar: ScalarArray, a_bar: ScalarArray,
+        constants_bar: ScalarArray | None,
+    ) -> None:  # fmt: skip
         constraints, soft, q = self.tree.constraints, self.constrained.soft, self.constrained.q
         for i in loop(constraints.head("nlimit")):
             _, at, _, support = constraints.joint("limit", i)
             dof = constraints.ints[support.way_a]
 
-            def power(*x: Scalar, a: Scalar = motions.a[dof], virtual: Scalar = motions.virtual[dof]) -> list[Scalar]:
-                record, limit, (q, speed) = split(x, layout.SOFT_JOINT, layout.LIMIT, 2)
+            place = constraints.head("nequality") + constraints.head("nfriction") + i
+            factor, rate = self._factor(place), motions.virtual[dof]
+            factors = [rate, -rate] if factor is None else [factor, factor]
+
+            def power(*x: Scalar, factors: Sequence[Scalar] = factors) -> list[Scalar]:
+                record, limit, (q, speed, a) = split(x, layout.SOFT_JOINT, layout.LIMIT, 3)
                 total: Scalar = 0.0
-                for sign, gap in limit_gaps(limit, q):
+                for (sign, gap), factor in zip(limit_gaps(limit, q), factors, strict=True):
                     on = gap < record[layout.MARGIN]
                     reference, law = limit_row(self.settings, self.h, record, select(on, gap, 0.0), sign * speed)
-                    total = total + select(on, law.force(sign * a - reference) * sign * virtual, 0.0)
+                    total = total + select(on, law.force(sign * a - reference) * factor, 0.0)
                 return [total]
 
-            inputs = (*soft.limit(i), *constraints.limit_record(i), q[at], motions.v[dof])
+            inputs = (*soft.limit(i), *constraints.limit_record(i), q[at], motions.v[dof], motions.a[dof])
             _, gradient = vjp(power, inputs, [1.0])
-            record_bar, limit_bar, q_bar_i, speed_bar = split(gradient, layout.SOFT_JOINT, layout.LIMIT, 1, 1)
+            record_bar, limit_bar, q_bar_i, speed_bar, rate_bar = split(
+                gradient, layout.SOFT_JOINT, layout.LIMIT, 1, 1, 1
+            )
+            if self.a_bar is not None:
+                accumulate(a_bar.at(dof), rate_bar)
             accumulate(q_bar.at(at), q_bar_i)
             accumulate(v_bar.at(dof), speed_bar)
             if constants_bar is not None:
@@ -187,12 +232,13 @@ class SoftTerms:
         drifting_bar = memory((tree.nlink + 1) * DRIFTING)
         zero((tree.nlink + 1) * DRIFTING, drifting_bar)
 
-        def power(kind: EqualityKind, weight: Scalar, *x: Scalar) -> list[Scalar]:
+        def power(kind: EqualityKind, weight: Scalar, factor: Scalar | None, *x: Scalar) -> list[Scalar]:
             pose_a, pose_b, record, own, moving_a, moving_b = split(x, *sizes)
             a, b = Pose.of(pose_a), Pose.of(pose_b)
             row = equality_row(kind, record, own, Drifting.of(moving_a), Drifting.of(moving_b))
             reference, law = equality_law(self.settings, self.h, own, row, weight, row.speed(a, b))
-            return [law.force(row.speed(a, b, FOUND) - reference) * row.speed(a, b, VIRTUAL)]
+            factor = row.speed(a, b, VIRTUAL) if factor is None else factor
+            return [law.force(row.speed(a, b, FOUND) - reference) * factor]
 
         for i in loop(constraints.head("nequality")):
             kind, support = constraints.equality(i)
@@ -202,7 +248,7 @@ class SoftTerms:
             for each in (EqualityKind.ALONG, EqualityKind.ABOUT):
                 for _ in when(kind == int(each)):
                     weight = soft.weight(support.a, support.b, int(each == EqualityKind.ABOUT))
-                    _, gradient = vjp(partial(power, each, weight), inputs, [1.0])
+                    _, gradient = vjp(partial(power, each, weight, self._factor(i)), inputs, [1.0])
                     a_bar, b_bar, record_bar, own_bar, *moving_bars = split(gradient, *sizes)
                     ends = zip((support.a, support.b), (a_bar, b_bar), moving_bars, strict=True)
                     for link, pose_bar, moving_bar in ends:
@@ -229,7 +275,8 @@ class SoftTerms:
             side, support = contact_side(constraints, self.settings, soft, p, contact.numbers)
             a, b = (pose_of(links.poses, link, width, constraints.dim) for link in (support.a, support.b))
             inputs = [x for part in (a, b, *side.shapes, *side.softs, side.contact, side.pair) for x in part]
-            _, gradient = vjp(partial(self._power, sizes, side, on), inputs, [1.0])
+            bar = None if self.given is None else self.given.contact(slot)
+            _, gradient = vjp(partial(self._power, sizes, side, on, bar), inputs, [1.0])
             a_bar, b_bar, *shape_bars, soft_a_bar, soft_b_bar, contact_bar, pair_bar = split(gradient, *sizes)
             accumulate(links.poses_bar.at(support.a * width), a_bar)
             if not is_constant(support.b, 0):
@@ -241,8 +288,8 @@ class SoftTerms:
                     accumulate(links.constants_bar.at(soft.pair_place(constraints.explicit_pair(p))), pair_bar)
         return contact_bars
 
-    def _power(self, sizes: tuple[int, ...], given: ContactSide, on: Mask, *x: Scalar) -> list[Scalar]:
-        """f · J λ of a contact."""
+    def _power(self, sizes: tuple[int, ...], given: ContactSide, on: Mask, bar: Vec | None, *x: Scalar) -> list[Scalar]:
+        """f · J λ of a contact; or, with the cotangents `bar` of its force and point, their product."""
         pose_a, pose_b, shape_a, shape_b, soft_a, soft_b, contact, pair = split(x, *sizes)
         a, b = Pose.of(pose_a), Pose.of(pose_b)
         side = given._replace(shapes=(shape_a, shape_b), softs=(soft_a, soft_b), contact=contact, pair=pair)
@@ -250,8 +297,11 @@ class SoftTerms:
         speeds = [[row_speed(row, a, k) - row_speed(row, b, k) for row in rows] for k in (FOUND, VIRTUAL)]
         residual = [s - r for s, r in zip(speeds[0], reference, strict=True)]
         total: Scalar = 0.0
-        for force, virtual in zip(law.force(self.settings.elliptic, residual), speeds[1], strict=True):
-            total = total + force * virtual
+        factors = speeds[1]
+        if bar is not None:
+            factors, total = [sp.dot(bar[:3], row.force) for row in rows], sp.dot(bar[3:], rows[0].point)
+        for force, factor in zip(law.force(self.settings.elliptic, residual), factors, strict=True):
+            total = total + force * factor
         return [select(on, total, 0.0)]
 
     def _add_records(

@@ -1,5 +1,6 @@
-"""Rows of constraints on linear combinations of coordinates: limits and friction of tendons, and equations between the
-lengths of two (or the coordinates of two joints), l₁ - z₁ = a₀ + a₁ d + a₂ d² + ..., d = l₂ - z₂."""
+"""Rows of constraints on combinations of coordinates: limits and friction of tendons; equations between the lengths of
+two (or the coordinates of two joints), l₁ - z₁ = a₀ + a₁ d + a₂ d² + ..., d = l₂ - z₂; limits of ball joints' angles.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +8,10 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from ...ir import Mask, Scalar, ScalarArray, select, vjp
+from ...ir import Mask, Scalar, ScalarArray, select, sqrt, vjp
 from ...model.soft import Combination, Coupling, Tendon
 from ...schema import layout
+from ..math import spatial as sp
 from ..math.arrays import accumulate, split
 from ..math.spatial import Vec
 from ..solvers.active_set import INFINITE
@@ -20,6 +22,8 @@ from .problem import SoftProblem
 from .rows import SingleRow, friction_row, limit_gaps, limit_row
 from .settings import SoftSettings
 from .tendons import along, length, spread, tendon_record
+
+SMALLEST_ANGLE = 1e-12  # rad; below, a rotation has no axis
 
 
 class CombinedRow(NamedTuple):
@@ -63,6 +67,23 @@ def coupling_row(settings: SoftSettings, h: Scalar, record: Vec, lengths: Vec, s
     return slope, SingleRow(soft.reference(error, speeds[0] - slope * speeds[1]), law)
 
 
+def swing_row(
+    settings: SoftSettings, h: Scalar, record: Vec, quaternion: Vec, spin: Vec
+) -> tuple[Vec, Mask, SingleRow]:
+    """The axis about which a ball joint is turned, whether its limit is near, and the row; record: SWING.
+
+    The row is the rate of the distance to the limit: minus the angular velocity about the axis.
+    """
+    turned = sp.quaternion_log(sp.normalised(quaternion))
+    square = sp.dot(turned, turned)
+    still = square < SMALLEST_ANGLE * SMALLEST_ANGLE
+    angle = sqrt(select(still, 1.0, square))
+    axis = [select(still, float(k == 0), x / angle) for k, x in enumerate(turned)]
+    gap = record[layout.SWING_HIGH] - select(still, 0.0, angle)
+    on = gap < record[layout.MARGIN]
+    return axis, on, limit_row(settings, h, record, select(on, gap, 0.0), -sp.dot(axis, spin))
+
+
 def _pair(coupling: Coupling) -> tuple[Combination, Combination]:
     """Both combinations; an empty one, whose length is zero, if there is only one."""
     return coupling.first, coupling.second or Combination((), (), ())
@@ -93,6 +114,12 @@ class CombinationRows:
             both += [(k, -(c * slope)) for k, c in zip(pair[1].v, pair[1].coefficients, strict=True)]
             problem.add_combination(both, True, row)
 
+        for i, swing in enumerate(settings.swings):
+            record = self.tree.constants.at(settings.swing_place(i)).get(0, layout.SWING)
+            quaternion, spin = q.at(swing.q).get(0, 4), v.at(swing.v).get(0, 3)
+            axis, on, row = swing_row(settings, h, record, quaternion, spin)
+            problem.add_combination([(swing.v + k, -x) for k, x in enumerate(axis)], on, row)
+
     def adjoint(
         self, q: ScalarArray, motions: Sequence[ScalarArray], q_bar: ScalarArray, v_bar: ScalarArray,
         constants_bar: ScalarArray | None,
@@ -119,6 +146,21 @@ class CombinationRows:
                 spread(one, speed_bar, v_bar, one.v)
             if constants_bar is not None:
                 accumulate(constants_bar.at(settings.coupling_place(i)), record_bar)
+
+        for i, swing in enumerate(settings.swings):
+            place, (spin, *turning) = settings.swing_place(i), [x.at(swing.v).get(0, 3) for x in motions]
+            inputs = (*self.tree.constants.at(place).get(0, layout.SWING), *q.at(swing.q).get(0, 4), *spin)
+            _, gradient = vjp(partial(self._swing_power, turning), inputs, [1.0])
+            record_bar, quaternion_bar, spin_bar = split(gradient, layout.SWING, 4, 3)
+            accumulate(q_bar.at(swing.q), quaternion_bar)
+            accumulate(v_bar.at(swing.v), spin_bar)
+            if constants_bar is not None:
+                accumulate(constants_bar.at(place), record_bar)
+
+    def _swing_power(self, moving: Sequence[Vec], *x: Scalar) -> list[Scalar]:
+        axis, on, (reference, law) = swing_row(self.settings, self.h, *split(x, layout.SWING, 4, 3))
+        found, virtual = (-sp.dot(axis, one) for one in moving)
+        return [select(on, law.force(found - reference) * virtual, 0.0)]
 
     def _tendon_power(self, tendon: Tendon, moving: Sequence[Scalar], *x: Scalar) -> list[Scalar]:
         found, virtual = moving

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...ir import Mask, Scalar, absolute, clip, maximum, minimum, select
+from ...ir import Mask, Scalar, absolute, clip, is_constant, maximum, minimum, select, sqrt, tanh
 from ...schema import layout
 from ..math.arrays import split
 from ..math.spatial import Vec
@@ -16,6 +16,7 @@ from .settings import SoftSettings
 
 LEAST = 1e-15  # denominators are at least this
 LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
+SMALLEST, ROOTS, TERMS = 1e-12, 7, 9  # of real powers: least argument, square roots, terms of a series
 LEAST_FRICTION = 1e-5  # coefficients of friction are at least this
 
 
@@ -38,7 +39,7 @@ class Softness(NamedTuple):
 def softness(settings: SoftSettings, h: Scalar, record: Vec, error: Scalar) -> Softness:
     """Of a row with the SOFT numbers `record`, at a position error (m or rad)."""
     first, second = record[layout.SOLREF : layout.SOLREF + 2]
-    low, high, width, middle, _ = record[layout.SOLIMP : layout.SOLIMP + 5]
+    low, high, width, middle, power = record[layout.SOLIMP : layout.SOLIMP + 5]
     low, high, middle = (clip(x, LEAST_IMPEDANCE, MOST_IMPEDANCE) for x in (low, high, middle))
     standard = first > 0.0
     time = maximum(first, 2.0 * h) if settings.refsafe else first
@@ -46,18 +47,18 @@ def softness(settings: SoftSettings, h: Scalar, record: Vec, error: Scalar) -> S
     stiffness = 1.0 / maximum(high * high * time * time * ratio * ratio, LEAST)
     damping = 2.0 / maximum(high * time, LEAST)
     return Softness(
-        _impedance((low, high, width, middle), settings.power, error),
+        _impedance((low, high, width, middle), settings.power or maximum(power, 1.0), error),
         select(standard, stiffness, -(first / (high * high))),
         select(standard, damping, -(second / high)),
     )
 
 
-def _impedance(solimp: Vec, power: int, error: Scalar) -> Scalar:
+def _impedance(solimp: Vec, power: Scalar, error: Scalar) -> Scalar:
     """d(r): from its least value at r = 0 to its greatest at |r| = width, by two powers that meet at the midpoint."""
     low, high, width, middle = solimp
     narrow = width <= LEAST
     x = absolute(error) / select(narrow, 1.0, width)
-    if power == 1:
+    if is_constant(power, 1):
         y = x
     else:
         rising = _power(x, power) / _power(middle, power - 1)
@@ -66,11 +67,31 @@ def _impedance(solimp: Vec, power: int, error: Scalar) -> Scalar:
     return select(narrow, 0.5 * (low + high), select(x >= 1.0, high, low + y * (high - low)))
 
 
-def _power(x: Scalar, n: int) -> Scalar:
+def _power(x: Scalar, n: Scalar) -> Scalar:
+    """xⁿ, for x of [0, 1]: a product, if n is known while tracing."""
+    if not isinstance(n, int):
+        return _real_power(x, n)
     result: Scalar = 1.0
     for _ in range(n):
         result = result * x
     return result
+
+
+def _real_power(x: Scalar, n: Scalar) -> Scalar:
+    """xⁿ = exp(n log x), with an absolute error of a few roundings.
+
+    log x is a multiple of that of a root y close to 1, log y = 2 artanh((y - 1) / (y + 1)), and exp z is
+    (1 + t) / (1 - t) with t = tanh(z/2).
+    """
+    y = clip(x, SMALLEST, 1.0)
+    for _ in range(ROOTS):
+        y = sqrt(y)
+    s = (y - 1.0) / (y + 1.0)
+    series: Scalar = 0.0
+    for k in range(2 * TERMS - 1, 0, -2):
+        series = 1.0 / k + s * s * series
+    t = tanh(0.5 * n * (2.0 ** (ROOTS + 1) * s * series))
+    return (1.0 + t) / (1.0 - t)
 
 
 class ContactMaterial(NamedTuple):

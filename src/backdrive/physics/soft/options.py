@@ -85,6 +85,8 @@ class MuJoCo:
             medium=_soft_end(model) if options.medium else None,
             tendons=options.tendons,
             couplings=options.couplings,
+            swings=options.swings,
+            ropes=options.ropes,
             more=len(model.constants) - options.more_size,
             chains=_chains(model) if options.more_size else (),
             last_stage=self.last_stage,

@@ -63,8 +63,17 @@ class SoftProblem:
         self.rows.add_coordinate_row(masked_parts, [self.settings.chains[k] for k, _ in parts])
         self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
         self.mu[r], self.high[r] = law.low, law.high
-        if len(parts) > 1:
+        chains = self.settings.chains
+        if not all(i == j or i in chains[j] or j in chains[i] for i, _ in parts for j, _ in parts):
             self.across[0] = 1
+
+    def add_dense(self, y: ScalarArray, factor: Scalar, on: Mask, found: SingleRow) -> None:
+        """A row `factor` Y, with y [nv] its columns, that counts in the lanes `on`, after all other single rows."""
+        r, law = self.count, found.law
+        self.rows.fill_columns(1)
+        self.rows.add_dense_row(y, factor)
+        self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
+        self.mu[r], self.high[r], self.across[0] = law.low, law.high, 1
 
     def close_singles(self) -> None:
         """All single rows are there: pad them to whole tiles."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...model.soft import Coupling, Tendon
+from ...model.soft import Coupling, Rope, Swing, Tendon
 from ...schema import layout
 
 
@@ -16,11 +16,11 @@ class SoftSettings:
     impratio: of frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method
     has converged when its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
-    condim: the greatest of all contacts. power: of all impedances. explicit, adheres, moving: what contacts may have,
-    as in `SoftOptions`.
-    medium: where the MEDIUM floats start in the constants (`schema.layout`); None if there is no medium.
-    tendons, couplings: of the model; more: where their records start in the constants. chains: for every coordinate of
-    v, those that are eliminated after it, up to the root of its tree; empty if nothing needs them.
+    condim: the greatest of all contacts. power: of all impedances, 0 if they differ or are not small integers. explicit,
+    adheres, moving: what contacts may have, as in `SoftOptions`. medium: where the MEDIUM floats start in the constants
+    (`schema.layout`); None if there is no medium. tendons, couplings, swings, ropes: of the model; more: where their
+    records start in the constants. chains: for every coordinate of v, those that are eliminated after it, up to the
+    root of its tree; empty if nothing needs them.
     last_stage: steps of "rk4" end at their last stage.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
     it if the square of that step is less than this part of the kinetic energy of the free motion.
@@ -41,6 +41,8 @@ class SoftSettings:
     medium: int | None = None
     tendons: tuple[Tendon, ...] = ()
     couplings: tuple[Coupling, ...] = ()
+    swings: tuple[Swing, ...] = ()
+    ropes: tuple[Rope, ...] = ()
     more: int = 0
     chains: tuple[tuple[int, ...], ...] = ()
     last_stage: bool = False
@@ -59,10 +61,19 @@ class SoftSettings:
         """Where a COUPLING record starts in the constants."""
         return self.more + len(self.tendons) * layout.TENDON + i * layout.COUPLING
 
+    def swing_place(self, i: int) -> int:
+        """Where a SWING record starts in the constants."""
+        return self.coupling_place(len(self.couplings)) + i * layout.SWING
+
+    def rope_place(self, i: int) -> int:
+        """Where a ROPE record starts in the constants."""
+        return self.swing_place(len(self.swings)) + i * layout.ROPE
+
     @property
     def combination_rows(self) -> int:
-        """The most rows of tendons and couplings that there can be."""
-        return sum(2 * tendon.limited + tendon.rubs for tendon in self.tendons) + len(self.couplings)
+        """The most rows of tendons, couplings, swings and ropes that there can be."""
+        tendons = sum(2 * tendon.limited + tendon.rubs for tendon in self.tendons)
+        return tendons + len(self.couplings) + len(self.swings) + 2 * len(self.ropes)
 
     @property
     def dense(self) -> bool:

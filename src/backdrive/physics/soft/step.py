@@ -6,24 +6,28 @@ rk4                   the Runge-Kutta method of order four, in which all forces 
 
 from __future__ import annotations
 
-from ...ir import Index, Scalar, loop, maximum, memory, rolled, select, to_float, workspace
+from ...ir import Index, Scalar, ScalarArray, loop, maximum, memory, rolled, select, to_float, workspace
 from ..integrators.base import move
 from ..math.arrays import axpy, copy, local, zero
 from ..scheme import StepContext
 from ..state import StateArrays, StepInputs
 from ..tree.tree import Tree
 from .acceleration import accelerate
+from .forces import WHOLE, Share, add_soft_forces
 from .integrate import update
 from .rates import displacement_rates
 
 STAGES = 4  # of the Runge-Kutta method
 
 
-def soft_step(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple[Scalar, ...]:
-    """Advance the state (in place) by h; returns the numbers of a `StepStatus`."""
+def soft_step(
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None
+) -> tuple[Scalar, ...]:
+    """Advance the state (in place) by h; returns the numbers of a `StepStatus`. The forces of constraints are added to
+    `forces`, if given."""
     tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
     if ctx.soft.integrator == "rk4":
-        stages = RungeKuttaStages(ctx, state, inputs)
+        stages = RungeKuttaStages(ctx, state, inputs, forces)
         if ctx.soft.last_stage:
             end = stages.state(tree, state, STAGES - 1)
             copy(tree.nq, end.q, state.q)
@@ -33,6 +37,8 @@ def soft_step(ctx: StepContext, state: StateArrays, inputs: StepInputs) -> tuple
             move(tree, state.q, stages.mean_rate, h, state.q)
         return tuple(stages.status[k] for k in range(5))
     now = accelerate(tree, ctx.soft, h, state, inputs)
+    if forces is not None:
+        add_soft_forces(tree, ctx.soft, h, now, WHOLE, forces)
     status, result = (now.dynamics.clipped, *now.status()), update(ctx, now)
     axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, state.v)
     move(tree, state.q, state.v, h, state.q)
@@ -63,7 +69,9 @@ class RungeKuttaStages:
     means; status [5]. With the setting `last_stage`, nothing is evaluated at the last one.
     """
 
-    def __init__(self, ctx: StepContext, state: StateArrays, inputs: StepInputs) -> None:
+    def __init__(
+        self, ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None
+    ) -> None:
         tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
         self.displacement, self.v = memory((STAGES + 1) * nv), memory((STAGES + 1) * nv)
         self.rate, self.w = memory(STAGES * nv), memory(STAGES * nv)
@@ -75,6 +83,8 @@ class RungeKuttaStages:
             here = self.state(tree, state, s)
             now = accelerate(tree, ctx.soft, h, here, inputs)
             a, rate, weight, length = now.dynamics.vdot, workspace(nv), stage_weight(s), stage_length(s) * h
+            if forces is not None:
+                add_soft_forces(tree, ctx.soft, h, now, Share.of_stage(s, weight), forces)
             displacement_rates(tree, local(nv, self.displacement.at(s * nv)), here.v, rate)
             if now.constrained is not None:
                 copy(nv, now.constrained.solution.w, self.w.at(s * nv))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...ir import loop, memory, rolled, workspace
+from ...ir import ScalarArray, loop, memory, rolled, workspace
 from ..integrators.base import move_adjoint
 from ..math.arrays import add_to, axpy, copy, local, zero
 from ..scheme import StepContext
@@ -12,16 +12,20 @@ from ..state import StateArrays, StepInputs
 from ..tree.dynamics_adjoint import Cotangents
 from .acceleration import accelerate
 from .acceleration_adjoint import accelerate_adjoint
+from .forces import WHOLE, ForceBars, Share, soft_forces_adjoint
 from .integrate import update
 from .rates import displacement_rates_adjoint
 from .step import STAGES, RungeKuttaStages, evaluations, stage_length, stage_weight
 
 
-def soft_step_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents) -> None:
+def soft_step_adjoint(
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents,
+    forces_bar: ScalarArray | None = None,
+) -> None:  # fmt: skip
     """From the cotangents after a step from `state` to those before it: those of q and v are replaced in place, others
-    are added to."""
+    are added to. forces_bar: cotangents of the forces of constraints (`forces`)."""
     if ctx.soft.integrator == "rk4":
-        _runge_kutta_adjoint(ctx, state, inputs, cotangents)
+        _runge_kutta_adjoint(ctx, state, inputs, cotangents, forces_bar)
         return
     tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
     now = accelerate(tree, ctx.soft, h, state, inputs)
@@ -35,12 +39,17 @@ def soft_step_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, 
     inside = replace(cotangents, q=q_bar, v=v_bar)
     if result is not None:
         a_bar = result.adjoint(a_bar, inside)
+    if forces_bar is not None:
+        given = ForceBars(tree.constraints, forces_bar, WHOLE)
+        soft_forces_adjoint(tree, ctx.soft, h, now, given, a_bar, inside)
     accelerate_adjoint(tree, ctx.soft, h, now, a_bar, inside)
     copy(nq, q_bar, cotangents.q)
     copy(nv, v_bar, cotangents.v)
 
 
-def _runge_kutta_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents) -> None:
+def _runge_kutta_adjoint(
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents, forces_bar: ScalarArray | None
+) -> None:
     tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
     stages = RungeKuttaStages(ctx, state, inputs)
     # The cotangents of the state before the step; of v⁺; of the displacement in the whole step; and of the displacement
@@ -70,7 +79,11 @@ def _runge_kutta_adjoint(ctx: StepContext, state: StateArrays, inputs: StepInput
             v_bar[k] = v_bar[k] + next_v[k]
         displacement_rates_adjoint(tree, displacement, here.v, rate_bar, by_rate, own_v)
         zero(nq, own_q)
-        accelerate_adjoint(tree, ctx.soft, h, now, a_bar, replace(cotangents, q=own_q, v=own_v))
+        inside = replace(cotangents, q=own_q, v=own_v)
+        if forces_bar is not None:
+            given = ForceBars(tree.constraints, forces_bar, Share.of_stage(s, weight))
+            soft_forces_adjoint(tree, ctx.soft, h, now, given, a_bar, inside)
+        accelerate_adjoint(tree, ctx.soft, h, now, a_bar, inside)
         move_adjoint(tree, state.q, displacement, 1.0, own_q, start_bar, by_move)
         add_to(nq, start_bar, q_bar)
         copy(nv, own_v, next_v)
