@@ -40,6 +40,7 @@ class LastEvaluation:
         assert model.soft is not None
         self._stage = self._sibling(MuJoCo(last_stage=True)) if model.soft.integrator == "rk4" else None
         self._alone: Simulator | None = None
+        self._ends: list[tuple[Tensor, Tensor]] | None = None
         self._sensors = [(part, body) for body in model.bodies for part in PARTS]
 
     def _sibling(self, physics: MuJoCo) -> Simulator:
@@ -88,22 +89,25 @@ class LastEvaluation:
         (where MuJoCo has zeros), in world axes."""
         contacts = self.alone.contacts(state, control)
         force, point = contacts.force[0], contacts.point[0]  # [B, nslot, 3]
-        torque = torch.linalg.cross(point - centre.unsqueeze(-2), force)
-        incidence = self._incidence(contacts.pairs).to(force)
-        return torch.einsum("ns,bsk->bnk", incidence, torch.cat([torque, force], -1))
+        if self._ends is None:
+            self._ends = contact_ends(self.model, contacts.pairs)
+        wrenches = torch.cat([torch.linalg.cross(point - centre.unsqueeze(-2), force), force], -1)
+        total = torch.zeros(len(force), len(self.model.bodies), 6).to(force)
+        for (slots, bodies), sign in zip(self._ends, (1.0, -1.0), strict=True):
+            total = total.index_add(1, bodies, wrenches[:, slots], alpha=sign)  # (a product's bits depend on the batch)
+        return total
 
-    def _incidence(self, pairs: list[tuple[str, str]]) -> Tensor:
-        """[nbody, nslot]: 1 where a contact acts on a body, -1 where its reaction does."""
-        model = self.model
-        body_of = {int(link): i for i, link in enumerate(model.body_link)}
-        shapes = zip(model.shape_names, model.shape_link, strict=True)
-        body = {name: body_of[int(link)] for name, link in shapes if link >= 0}
-        incidence = torch.zeros(len(model.bodies), len(pairs), dtype=torch.float64)
-        for slot, pair in enumerate(pairs):
-            for name, sign in zip(pair, (1.0, -1.0), strict=True):
-                if name in body:
-                    incidence[body[name], slot] += sign
-        return incidence
+
+def contact_ends(model: Model, pairs: list[tuple[str, str]]) -> list[tuple[Tensor, Tensor]]:
+    """For the first and the second shape of all pairs: the slots in which it belongs to a body, and that body."""
+    body_of = {int(link): i for i, link in enumerate(model.body_link)}
+    shapes = zip(model.shape_names, model.shape_link, strict=True)
+    body = {name: body_of[int(link)] for name, link in shapes if link >= 0}
+    ends = []
+    for k in range(2):
+        found = [(slot, body[pair[k]]) for slot, pair in enumerate(pairs) if pair[k] in body]
+        ends.append((torch.tensor([x for x, _ in found]).long(), torch.tensor([x for _, x in found]).long()))
+    return ends
 
 
 def dof_damping(model: Model) -> Tensor:
