@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -75,12 +74,11 @@ class Twins(VecEnv):
         return [False] * self.num_envs
 
 
-def train(task: str, ours: bool, steps: int, folder: Path) -> tuple[Policy, float]:
-    """A policy of the twin (`ours`) or of Gymnasium's environment, and the seconds that this call trained."""
+def train(task: str, ours: bool, steps: int, folder: Path) -> Policy:
+    """A policy of the twin (`ours`) or of Gymnasium's environment."""
     plain = VecMonitor(Twins(task, ENVIRONMENTS)) if ours else make_vec_env(f"{task}-v5", ENVIRONMENTS, seed=0)
     name = folder / f"{task}_{'twin' if ours else 'gymnasium'}"
     model_file, norm_file = name.with_suffix(".zip"), name.with_suffix(".pkl")
-    start = time.perf_counter()
     if model_file.exists() and norm_file.exists():
         envs = VecNormalize.load(str(norm_file), plain)
         model = PPO.load(model_file, envs, device="cpu")
@@ -101,7 +99,7 @@ def train(task: str, ours: bool, steps: int, folder: Path) -> tuple[Policy, floa
     def policy(observation: np.ndarray) -> np.ndarray:
         return model.predict(envs.normalize_obs(observation), deterministic=True)[0]
 
-    return policy, time.perf_counter() - start
+    return policy
 
 
 def scores(task: str, policy: Policy) -> dict[str, list[float]]:
@@ -138,10 +136,10 @@ def main() -> int:
     results: dict[str, Any] = {"task": options.task, "steps": options.steps, "episodes": EPISODES, "trained in": {}}
     fair = True
     for name, ours in (("twin", True), ("gymnasium", False)):
-        policy, seconds = train(options.task, ours, options.steps, options.folder)
+        policy = train(options.task, ours, options.steps, options.folder)
         found = scores(options.task, policy)
         summary = {where: [round(float(np.mean(x)), 1), round(float(np.std(x)), 1)] for where, x in found.items()}
-        results["trained in"][name] = {"seconds": round(seconds), "return and its spread, in": summary}
+        results["trained in"][name] = {"return and its spread, in": summary}
         (a, spread_a), (b, spread_b) = summary["gymnasium"], summary["twin"]
         fair &= abs(a - b) <= max(spread_a, spread_b)
         print(f"trained in {name}: Gymnasium {a:.0f} ± {spread_a:.0f}, twin {b:.0f} ± {spread_b:.0f}", flush=True)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from .adjoints import Checkpoint, Truncated, rollout_settings
+from .contacts import Contacts
 from .model import Model, State, checks
 from .physics import integrators, solvers
 from .physics.integrators import Integrator, SemiImplicitEuler
@@ -248,6 +249,19 @@ class Simulator(nn.Module):
         call = Call(self._program, state, None)
         (seen,) = call.finished(closed_loop.observe(self._program, call.state, sensors), dim=0)
         return seen
+
+    def contacts(
+        self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
+    ) -> Contacts:
+        """The forces of contacts, limits and loops in one step from a state, as ``rollout(...).contacts`` has them
+        ([T, B, ...] with T = 1), differentiable."""
+        call = Call(self._program, state, parameters)
+        q, v = call.finished(*(x.expand(2, *x.shape) for x in call.state), dim=1)
+        motion = RolloutResult((q, v), (q[1], v[1]), q.new_zeros(0))  # forces are those of a step from the first state
+        inputs = RolloutInputs(
+            RolloutSettings(1), call.controls(control).unsqueeze(0), None, call.constants, call.parameters
+        )
+        return Trajectory(self, motion, inputs).contacts
 
     def track(
         self, state: State, controls: Tensor, gains: Tensor, origin: State, *,

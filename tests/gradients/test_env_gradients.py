@@ -22,10 +22,9 @@ OFFSETS = torch.tensor([0.0, *(k * eps for eps in (LONG, SHORT) for k in (1.0, -
 WEIGHTS = torch.zeros(2, len(OFFSETS), dtype=torch.float64)  # of the differences with either step
 for row, first, eps in ((0, 1, LONG), (1, 5, SHORT)):
     WEIGHTS[row, first : first + 4] = torch.tensor([8.0, -8.0, -1.0, 1.0]) / (12.0 * eps)
-LEAN = {
-    "MuJoCoAnt": {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0},
-    "MuJoCoHumanoid": {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0},
-    "MuJoCoHumanoidStandup": {"include_cfrc_ext_in_observation": False, "impact_cost_weight": 0.0},
+LEAN = {  # forces of hundreds of N, of which the sine would be observed below
+    "MuJoCoHumanoid": {"include_cfrc_ext_in_observation": False},
+    "MuJoCoHumanoidStandup": {"include_cfrc_ext_in_observation": False},
 }
 FLOOR = 0.05  # of a derivative: returns are of size 10, so that differences are right to a few 1e-9
 

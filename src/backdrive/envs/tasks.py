@@ -34,6 +34,7 @@ TWINS = {
     "MuJoCoHopper": Entry("mujoco.runners:hopper", 1000),
     "MuJoCoWalker2d": Entry("mujoco.runners:walker2d", 1000),
     "MuJoCoHalfCheetah": Entry("mujoco.runners:half_cheetah", 1000),
+    "MuJoCoSwimmer": Entry("mujoco.runners:swimmer", 1000),
     "MuJoCoAnt": Entry("mujoco.runners:ant", 1000),
     "MuJoCoHumanoid": Entry("mujoco.humanoids:humanoid", 1000),
     "MuJoCoHumanoidStandup": Entry("mujoco.humanoids:humanoid_standup", 1000),

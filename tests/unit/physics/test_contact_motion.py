@@ -322,3 +322,18 @@ def test_slow_contacts_do_not_bounce():
     quiet, eager = (sim.step(model.initial_state()) for sim in plain)
     assert abs(quiet.v[1]) < 1e-6
     assert eager.v[1].item() == pytest.approx(0.036, rel=1e-6)
+
+
+@pytest.mark.parametrize("batch", [None, 3])
+def test_forces_of_one_step_are_those_of_a_rollout(batch):
+    scene = bd.Scene(dim=3)
+    scene.add_static(bd.HalfSpace(normal=(0, 0, 1)), friction=0.8)
+    scene.add_body("box", bd.Box(0.4, 0.3, 0.2), mass=2.0, position=(0, 0, 0.1), velocity=(0.5, 0, 0))
+    model = scene.build()
+    simulator, state = bd.Simulator(model, 0.01), model.initial_state(batch)
+    found, expected = simulator.contacts(state), simulator.rollout(state, steps=1).contacts
+    assert torch.equal(found.force, expected.force) and torch.equal(found.point, expected.point)
+    assert found.on("box")[0, ..., 2].flatten()[0] == pytest.approx(2.0 * 9.81)
+    mass = model.parameter("mass").requires_grad_()
+    heavier = simulator.contacts(state, parameters={"mass": mass}).on("box")[..., 2].sum()
+    assert torch.autograd.grad(heavier, mass)[0].item() == pytest.approx(9.81 * (batch or 1))

@@ -40,6 +40,7 @@ class LastEvaluation:
         assert model.soft is not None
         self._stage = self._sibling(MuJoCo(last_stage=True)) if model.soft.integrator == "rk4" else None
         self._alone: Simulator | None = None
+        self._ends: list[tuple[Tensor, Tensor]] | None = None
         self._sensors = [(part, body) for body in model.bodies for part in PARTS]
 
     def _sibling(self, physics: MuJoCo) -> Simulator:
@@ -63,11 +64,12 @@ class LastEvaluation:
         sensors = [("position", body) for body in bodies]
         return list(self._simulator.observe(state, sensors).split(3, -1))
 
-    def euler(self, state: State, control: Tensor) -> Trajectory:
-        """One step by Euler's method: one evaluation, at the given state."""
+    @property
+    def alone(self) -> Simulator:
+        """By Euler's method: one evaluation a step, at the state before it."""
         if self._alone is None:
             self._alone = self._sibling(MuJoCo(integrator="euler"))
-        return self._alone.rollout(state, control.unsqueeze(0))
+        return self._alone
 
     def constraint_force(self, state: State, control: Tensor) -> Tensor:
         """qfrc_constraint [B, nv]: the generalised force of all constraints.
@@ -75,34 +77,37 @@ class LastEvaluation:
         It is M (a - a₀), where a₀ is the acceleration without constraints, and M a = (M + h D) (v⁺ - v) / h in a step
         with implicit damping D.
         """
-        simulator, assumed = self._simulator, self.euler(state, control)
-        rate = (assumed.v[1] - state.v) / simulator.dt
+        simulator = self._simulator
+        rate = (self.alone.step(state, control).v - state.v) / simulator.dt
         free = simulator.forward_dynamics(state, control)
         damping = dof_damping(self.model).to(rate) * simulator.dt
         force = simulator.inverse_dynamics(state, rate) - simulator.inverse_dynamics(state, free)
         return force + damping * rate
 
     def contact_wrenches(self, state: State, control: Tensor, centre: Tensor) -> Tensor:
-        """cfrc_ext [B, nbody + 1, 6]: torque about `centre` [B, 3] and force of all contacts on the world and on every
-        body, in world axes."""
-        contacts = self.euler(state, control).contacts
+        """cfrc_ext [B, nbody, 6]: torque about `centre` [B, 3] and force of all contacts on every body but the world
+        (where MuJoCo has zeros), in world axes."""
+        contacts = self.alone.contacts(state, control)
         force, point = contacts.force[0], contacts.point[0]  # [B, nslot, 3]
-        torque = torch.linalg.cross(point - centre.unsqueeze(-2), force)
-        incidence = self._incidence(contacts.pairs).to(force)
-        return torch.einsum("ns,bsk->bnk", incidence, torch.cat([torque, force], -1))
+        if self._ends is None:
+            self._ends = contact_ends(self.model, contacts.pairs)
+        wrenches = torch.cat([torch.linalg.cross(point - centre.unsqueeze(-2), force), force], -1)
+        total = torch.zeros(len(force), len(self.model.bodies), 6).to(force)
+        for (slots, bodies), sign in zip(self._ends, (1.0, -1.0), strict=True):
+            total = total.index_add(1, bodies, wrenches[:, slots], alpha=sign)  # (a product's bits depend on the batch)
+        return total
 
-    def _incidence(self, pairs: list[tuple[str, str]]) -> Tensor:
-        """[nbody + 1, nslot]: 1 where a contact acts on a body, -1 where its reaction does."""
-        model = self.model
-        of_link = {int(link): 1 + i for i, link in enumerate(model.body_link)}
-        of_shape = {
-            name: of_link.get(int(link), 0) for name, link in zip(model.shape_names, model.shape_link, strict=True)
-        }
-        incidence = torch.zeros(1 + len(model.bodies), len(pairs), dtype=torch.float64)
-        for slot, (first, second) in enumerate(pairs):
-            incidence[of_shape[first], slot] += 1.0
-            incidence[of_shape[second], slot] -= 1.0
-        return incidence
+
+def contact_ends(model: Model, pairs: list[tuple[str, str]]) -> list[tuple[Tensor, Tensor]]:
+    """For the first and the second shape of all pairs: the slots in which it belongs to a body, and that body."""
+    body_of = {int(link): i for i, link in enumerate(model.body_link)}
+    shapes = zip(model.shape_names, model.shape_link, strict=True)
+    body = {name: body_of[int(link)] for name, link in shapes if link >= 0}
+    ends = []
+    for k in range(2):
+        found = [(slot, body[pair[k]]) for slot, pair in enumerate(pairs) if pair[k] in body]
+        ends.append((torch.tensor([x for x, _ in found]).long(), torch.tensor([x for _, x in found]).long()))
+    return ends
 
 
 def dof_damping(model: Model) -> Tensor:

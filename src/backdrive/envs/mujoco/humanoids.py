@@ -48,8 +48,8 @@ class Observed:
         return torch.cat([now.q[:, hidden:], now.v, *chosen], -1)
 
     def contact_cost(self, now: Snapshot, sizes: Mapping[str, int]) -> Tensor:
-        """Of the wrenches on all bodies and the world, clipped; [B]."""
-        wrenches = now.data[:, -(sizes["world_cfrc_ext"] + sizes["cfrc_ext"]) :]
+        """Of the wrenches on all bodies, clipped; [B]."""
+        wrenches = now.data[:, -sizes["cfrc_ext"] :]
         return -(-cost(self.contact_cost_weight, wrenches)).clamp(*self.contact_cost_range)
 
 
@@ -57,14 +57,13 @@ def data_sizes(model: Model) -> dict[str, int]:
     """The data of `HumanoidSensors`: names and sizes in their order."""
     bodies = len(model.bodies)
     return {
-        "centre": 1, "cinert": 10 * bodies, "cvel": 6 * bodies, "qfrc_actuator": model.nv - 6, "world_cfrc_ext": 6,
-        "cfrc_ext": 6 * bodies,
+        "centre": 1, "cinert": 10 * bodies, "cvel": 6 * bodies, "qfrc_actuator": model.nv - 6, "cfrc_ext": 6 * bodies,
     }  # fmt: skip
 
 
 class HumanoidSensors:
     """Of the last evaluation: x of the centre of mass; inertias and velocities of the bodies with respect to it;
-    forces of the motors; wrenches of contacts on the world and on the bodies."""
+    forces of the motors; wrenches of contacts."""
 
     def __init__(self, simulator: Simulator, given: Observed) -> None:
         self._given, self._at = given, LastEvaluation(simulator)
@@ -88,7 +87,7 @@ class HumanoidSensors:
         if feels:
             parts.append(self._at.contact_wrenches(state, control, centre).flatten(1))
             return torch.cat(parts, -1)
-        return torch.nn.functional.pad(torch.cat(parts, -1), (0, 6 * (1 + len(self._model.bodies))))
+        return torch.nn.functional.pad(torch.cat(parts, -1), (0, 6 * len(self._model.bodies)))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,11 +143,11 @@ class Ant:
 
 
 class AntSensors:
-    """Position of the torso along x [1], clipped contact wrenches [6 (nbody + 1)], of the last evaluation."""
+    """Position of the torso along x [1], clipped contact wrenches [6 nbody], of the last evaluation."""
 
     def __init__(self, simulator: Simulator, given: Ant) -> None:
         self._given, self._at = given, LastEvaluation(simulator)
-        self._inertias, self._size = Inertias(simulator.model), 6 * (1 + len(simulator.model.bodies))
+        self._inertias, self._size = Inertias(simulator.model), 6 * len(simulator.model.bodies)
 
     def at_start(self, state: State) -> Tensor:
         return torch.nn.functional.pad(state.q[:, :1], (0, self._size))  # Gymnasium's reset computes no contact forces
@@ -171,7 +171,7 @@ def ant(**options: Any) -> Task:
         seconds, hidden = model.timestep * given.frame_skip, 2 * given.exclude_current_positions_from_observation
 
         def observe(now: Snapshot) -> Tensor:
-            wrenches = [now.data[:, 7:]] if given.include_cfrc_ext_in_observation else []
+            wrenches = [now.data[:, 1:]] if given.include_cfrc_ext_in_observation else []
             return torch.cat([now.q[:, hidden:], now.v, *wrenches], -1)
 
         def reward(before: Snapshot, action: Tensor, after: Snapshot) -> dict[str, Tensor]:
