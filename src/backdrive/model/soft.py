@@ -60,14 +60,14 @@ class Rope(NamedTuple):
 class SoftOptions:
     """The options of a file for MuJoCo's physics.
 
-    integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional to
-    normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler treats joint
-    damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the greatest of all
-    contacts. power: of all solimp, 0 if they differ. explicit: the pairs of shapes that have a material of their own.
-    adheres: whether a contact may pull. moving: whether a surface moves along itself. medium: whether a fluid drags the
-    links, or their weight is compensated. tendons, couplings, swings, ropes: those of the file. unsupported: the
-    elements of the file that rigid physics represents, and MuJoCo's here does not. own: those that it is the other way
-    round with, by their kind.
+    integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic". impratio: of frictional
+    to normal impedance of elliptic cones. iterations: most steps of Newton's method. eulerdamp: whether Euler
+    treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps. condim: the
+    greatest of all contacts. power: of all solimp, 0 if they differ. explicit: the pairs of shapes that have a
+    material of their own. adheres: whether a contact may pull. moving: whether a surface moves along itself.
+    medium: whether a fluid drags the links, or their weight is compensated. tendons, couplings, swings, ropes:
+    those of the file. unsupported: the elements of the file that rigid physics represents, and MuJoCo's here does
+    not. own: those that it is the other way round with, by their kind.
     """
 
     integrator: str = "euler"

@@ -92,9 +92,9 @@ class ForceCotangents(Protocol):
 class SoftTerms:
     """The terms that soft constraints add to the adjoint of the dynamics; a [nv]: the accelerations.
 
-    The Hessian is factored here, once for all cotangents. given: instead of the power of the forces in a virtual motion,
-    that of these is differentiated. a_bar [nv]: to which the gradient with respect to a is added; None if it is not
-    wanted.
+    The Hessian is factored here, once for all cotangents. given: instead of the power of the forces in a virtual
+    motion, that of these is differentiated. a_bar [nv]: to which the gradient with respect to a is added; None if
+    it is not wanted.
     """
 
     def __init__(

@@ -16,11 +16,11 @@ class SoftSettings:
     impratio: of frictional to normal impedance. iterations: most steps of Newton's method. tolerance: the method
     has converged when its step is less than this part of the first one, in the norm of kinetic energy. eulerdamp:
     whether Euler treats joint damping implicitly. refsafe: whether time constants in solref are at least two steps.
-    condim: the greatest of all contacts. power: of all impedances, 0 if they differ or are not small integers. explicit,
-    adheres, moving: what contacts may have, as in `SoftOptions`. medium: where the MEDIUM floats start in the constants
-    (`schema.layout`); None if there is no medium. tendons, couplings, swings, ropes: of the model; more: where their
-    records start in the constants. chains: for every coordinate of v, those that are eliminated after it, up to the
-    root of its tree; empty if nothing needs them.
+    condim: the greatest of all contacts. power: of all impedances, 0 if they differ or are not small integers.
+    explicit, adheres, moving: what contacts may have, as in `SoftOptions`. medium: where the MEDIUM floats start in
+    the constants (`schema.layout`); None if there is no medium. tendons, couplings, swings, ropes: of the model;
+    more: where their records start in the constants. chains: for every coordinate of v, those that are eliminated
+    after it, up to the root of its tree; empty if nothing needs them.
     last_stage: steps of "rk4" end at their last stage.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
     it if the square of that step is less than this part of the kinetic energy of the free motion.
