@@ -31,7 +31,7 @@ def loop(stop: Index, start: Index = 0, reverse: bool = False) -> Iterator[Any]:
     graph.close_region()
 
 
-def rolled(stop: int, reverse: bool = False) -> Iterator[Any]:
+def rolled(stop: Index, reverse: bool = False) -> Iterator[Any]:
     """Loop over 0, 1, ..., stop - 1, or backwards, with one body: for few passes of much code."""
     if (graph := Graph.current) is None:
         yield from loop(stop, reverse=reverse)

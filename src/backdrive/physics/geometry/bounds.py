@@ -66,11 +66,11 @@ class Bounds:
         a, b = self.constraints.pair_shapes(p)
         return self.margin * self.constraints.pair_size(p) + self.travel[a] + self.travel[b]
 
-    def spheres_near(self, p: Index, half_space: Solid | None) -> Mask:
+    def spheres_near(self, p: Index, half_space: Solid | None, within: Scalar | None = None) -> Mask:
         """Whether the bounding spheres of a pair are within reach of each other; if the second shape is a half-space,
-        whether the first sphere is within reach of it."""
+        whether the first sphere is within reach of it. within: another reach (m)."""
         a, b = self.constraints.pair_shapes(p)
-        center, reach = self.center.get(a, 3), self.radius[a] + self.reach(p)
+        center, reach = self.center.get(a, 3), self.radius[a] + (self.reach(p) if within is None else within)
         if half_space is not None:
             return sp.dot(half_space.center, center) - half_space.size[0] < reach
         between, reach = sp.sub(center, self.center.get(b, 3)), reach + self.radius[b]

@@ -8,7 +8,7 @@ documentation.
 `contacts`       contact points within their margins, and their frames
 `rows`           the parameters of a step's rows: reference accelerations, D, friction
 `assemble`       puts the rows of a state into its `problem`
-`newton`         the solver, with the sparse factors of `tree_factors`
+`newton`         the solver; `hessian`: its matrix, with the sparse factors of `tree_factors` and `tile_factors`
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
 `integrate`      implicit damping
 `step`           the integrators, with their derivatives in `step_adjoint` and `step_jacobian`; `rates`: Runge-Kutta

@@ -12,12 +12,12 @@ from ...schema import layout
 from ...schema.layout import ShapeKind
 from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints
-from ..geometry.bounds import Bounds
 from ..geometry.contact_points import ContactPoints
 from ..geometry.narrow_phase import NarrowPhase, PairGroup, place_solid, sorted_pairs
 from ..math import spatial as sp
 from ..math.spatial import Vec
 from ..tree.poses import Pose
+from .broad_phase import RoundedBounds
 from .constants import SoftConstants
 
 LEAST_LENGTH = 1e-15  # a projected axis that is shorter has no direction
@@ -31,7 +31,7 @@ def find_points(constraints: Constraints, soft: SoftConstants, links: LinkMotion
     contacts, (poses, width) = ContactPoints(constraints), links
     pairs = sorted_pairs(constraints.dim)
     prefilter = any(pairs[number][1].prefilter for number in constraints.kinds)
-    bounds = Bounds(constraints, poses, width, 0.0, reach, False) if prefilter else None
+    bounds = RoundedBounds(constraints, poses, width, 0.0, reach, False) if prefilter else None
     for number in constraints.kinds:
         group = PairGroup.of(constraints, number)
         for p in loop(group.end, start=group.first):
