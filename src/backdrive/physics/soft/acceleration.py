@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when, workspace
+from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when
 from ..constraints.assemble import LinkMotions
 from ..constraints.delassus import RootFrameFactors
-from ..math.arrays import copy, local
-from ..math.spatial import SPATIAL
+from ..math.arrays import copy
 from ..state import StateArrays, StepInputs
-from ..tree.dynamics import Dynamics, expand, forward_dynamics
+from ..tree.dynamics import Dynamics, complete, reduced_dynamics
 from ..tree.inputs import DynamicsInputs
-from ..tree.kinematics import turn
 from ..tree.poses import link_poses, pose_size
 from ..tree.tree import Tree
 from .assemble import SoftRowAssembler
@@ -72,11 +70,11 @@ class Acceleration:
 
 def accelerate(
     tree: Tree, settings: SoftSettings, h: Scalar, state: StateArrays, step_inputs: StepInputs,
-    known: ScalarArray | None = None,
+    known: ScalarArray | None = None, guess: ScalarArray | None = None,
 ) -> Acceleration:  # fmt: skip
     """The acceleration of a state; h: the step size (s), below twice which no time constant of a solref can be.
 
-    known [nv]: w of the solution, if it was found before (`problem`).
+    known [nv]: w of the solution, if it was found before (`problem`); guess [nv]: of w - w₀, if it was not.
     """
     wrenches = step_inputs.wrenches
     if settings.medium is not None:
@@ -86,9 +84,10 @@ def accelerate(
     if settings.tendons:
         applied, clipped = tendon_forces(tree, settings, inputs)
         inputs = replace(inputs, applied=applied)
-    dynamics = forward_dynamics(tree, inputs)
+    dynamics = reduced_dynamics(tree, inputs)
     dynamics = replace(dynamics, clipped=dynamics.clipped + clipped)
     if tree.constraints is None:
+        complete(tree, state.q, dynamics, dynamics.reduced)
         return Acceleration(inputs, dynamics, None)
     constraints, soft = tree.constraints, SoftConstants(tree.constraints, tree.nlink)
     q = memory(tree.nq)
@@ -97,7 +96,7 @@ def accelerate(
     copy(tree.nv, state.v, v)
     links = LinkMotions(link_poses(tree, state.q, state.v, indexed=True), pose_size(1))
     factors = RootFrameFactors(tree, dynamics.frames, dynamics.factors, constraints.dim)
-    problem = SoftProblem(settings, constraints, factors, tree.nv)
+    problem = SoftProblem(settings, constraints, factors, tree)
     contacts = find_contacts(constraints, settings, soft, links)
     rows = SoftRowAssembler(soft, problem, links, h)
     for _ in when(constraints.head("nequality") > 0):
@@ -111,35 +110,8 @@ def accelerate(
     problem.close_singles()
     rows.contacts(contacts)
     problem.close_contacts()
-    newton = Newton(problem, tree)
-    solution = newton.solve(dynamics.reduced) if known is None else newton.resume(known)
+    newton = Newton(problem)
+    solution = newton.solve(dynamics.reduced, guess) if known is None else newton.resume(known)
     constrained = SoftConstrained(soft, contacts, newton, solution, q)
-    return Acceleration(inputs, _with_constraints(tree, dynamics, state.q, solution, problem), constrained)
-
-
-def _with_constraints(
-    tree: Tree, dynamics: Dynamics, q: ScalarArray, solution: NewtonSolution, problem: SoftProblem
-) -> Dynamics:
-    """The dynamics with the accelerations of the solution."""
-    vdot, accelerations, total = workspace(tree.nv), tree.over_links(SPATIAL), memory(tree.nv)
-    caused = memory((tree.nlink + 1) * SPATIAL)
-    copy(tree.nv, dynamics.vdot, total)
-    for i in tree.links():
-        caused.put(i + 1, (0.0,) * SPATIAL)
-    for _ in when(problem.count > 0):
-        change, own = memory(tree.nv), workspace(tree.nv)
-        for k in loop(tree.nv):
-            change[k] = solution.w[k] - dynamics.reduced[k]
-        z = local(tree.nv, change)
-        motions = expand(tree, dynamics.frames, dynamics.factors, z)
-        turn(tree, q, z, own, back=True)
-        for k in loop(tree.nv):
-            total[k] = total[k] + own[k]
-        for i in tree.links():
-            caused.put(i + 1, motions.get(i + 1, SPATIAL))
-    copy(tree.nv, total, vdot)
-    accelerations.put(0, dynamics.accelerations.get(0, SPATIAL))
-    for i in tree.links():
-        free, more = dynamics.accelerations.get(i + 1, SPATIAL), caused.get(i + 1, SPATIAL)
-        accelerations.put(i + 1, tuple(x + y for x, y in zip(free, more, strict=True)))
-    return replace(dynamics, vdot=vdot, accelerations=accelerations)
+    complete(tree, state.q, dynamics, solution.w)
+    return Acceleration(inputs, dynamics, constrained)

@@ -117,7 +117,7 @@ class SoftTerms:
         for _ in when(newton.problem.count > 0):
             for k in loop(self.tree.nv):
                 newton.p[k] = reduced[k] / inverse[k]
-            newton.solve_hessian(newton.p)
+            newton.problem.matrix.solve(newton.p)
             copy(self.tree.nv, newton.p, reduced)
 
     def add_rows(

@@ -18,7 +18,6 @@ from ...schema.layout import GeomKind
 from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints
 from ..constraints.tables import SortedPairs
-from ..geometry.bounds import Bounds
 from ..geometry.contact_points import ContactPoints
 from ..geometry.mujoco import ALL_PAIRS, GEOM_CONTACT, GeomContact, GeomKinds, GeomPair
 from ..geometry.mujoco.borrowed import SHAPES
@@ -27,6 +26,7 @@ from ..geometry.solids import ACTIVE, Solid
 from ..math.arrays import accumulate, split
 from ..math.spatial import Vec
 from ..tree.poses import PLACE, Pose, pose_of
+from .broad_phase import RoundedBounds
 from .constants import SoftConstants
 from .settings import SoftSettings
 
@@ -153,7 +153,7 @@ def find_contacts(
     """All contacts whose distance is less than the margin of their pair."""
     contacts = FramedContacts(constraints)
     cheap = all(ALL_PAIRS[number][1].cheap for number in constraints.kinds)
-    bounds = None if cheap else Bounds(constraints, *links, 0.0, 0.0, False)
+    bounds = None if cheap else RoundedBounds(constraints, *links, 0.0, 0.0, False)
     for group in groups_of(constraints):
         for p in loop(group.end, start=group.first):
             plane, margin = None, pair_reach(constraints, settings, soft, p)

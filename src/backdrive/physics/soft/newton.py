@@ -1,7 +1,7 @@
 """Newton's method for the convex problem of soft constraints, with an exact line search, in all lanes together.
 
-It starts from the unconstrained acceleration: the result is a function of the state and the controls alone. Lanes that
-have converged do not change any more.
+It starts from the unconstrained acceleration, or within a step, from what an earlier stage of it found: the result is a
+function of the state and the controls alone. Lanes that have converged do not change any more.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ...ir import (
-    Index,
     Mask,
     Scalar,
     ScalarArray,
@@ -25,11 +24,9 @@ from ...ir import (
     when,
     while_any,
 )
-from ..math.arrays import copy
-from ..math.linear import TILE, factor_lu, solve_lu
-from ..tree.tree import Tree
+from ..math.arrays import add_to, copy
+from ..math.linear import TILE
 from .problem import SoftProblem
-from .tree_factors import TreeFactors
 
 LINE_STEPS = 30  # most steps of the line search
 LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it; beyond, Newton's next step does better
@@ -45,28 +42,25 @@ class NewtonSolution(NamedTuple):
     residual: Scalar
 
 
-def padded_size(nv: Index) -> Index:
-    return (nv + (TILE - 1)) // TILE * TILE
-
-
 class Newton:
-    """The method, and memory for it. H [n, n]: the Hessian or its factors; n: nv in whole tiles."""
+    """The method, and memory for it."""
 
-    def __init__(self, problem: SoftProblem, tree: Tree) -> None:
-        self.problem, self.nv, self.n = problem, problem.nv, padded_size(problem.nv)
+    def __init__(self, problem: SoftProblem) -> None:
+        self.problem, self.nv = problem, problem.nv
         most = problem.nv + TILE
-        self.H = memory(most * most)
         self.x, self.f, self.y = (memory(problem.capacity) for _ in range(3))
         self.w, self.change, self.p, self.g = (memory(most) for _ in range(4))
         self.w0 = memory(self.nv)
-        self.sparse = TreeFactors(tree) if TreeFactors.known(tree) else None
 
-    def solve(self, free: ScalarArray) -> NewtonSolution:
-        """free [nv]: w₀."""
+    def solve(self, free: ScalarArray, guess: ScalarArray | None = None) -> NewtonSolution:
+        """free [nv]: w₀. guess [nv]: where w - w₀ may be; None: zero."""
         problem, nv, residual = self.problem, self.nv, memory(1)
         copy(nv, free, self.w0)
         copy(nv, free, self.w)
         residual[0] = 0.0
+        if guess is not None:
+            for _ in when(problem.count > 0):
+                add_to(nv, guess, self.w)
         for _ in when(problem.count > 0):
             problem.residual(self.w, self.x)
             self._iterate(residual)
@@ -128,36 +122,15 @@ class Newton:
 
     def factor(self) -> None:
         """The factors of the Hessian at the current residuals."""
-        self.problem.hessian(self.x, self.H, self.n)
-        for _ in when(self._dense()):
-            for i in loop(self.n):
-                for j in loop(i):
-                    self.H[j * self.n + i] = self.H[i * self.n + j]
-            factor_lu(self.H, self.n)
-        if self.sparse is not None:
-            for _ in when(self.problem.across[0] == 0):
-                self.sparse.factor(self.H, self.n)
-
-    def _dense(self) -> Mask:
-        """Whether the Hessian has not the sparsity of the tree, or the tree is not known while tracing."""
-        return True if self.sparse is None else self.problem.across[0] > 0
-
-    def solve_hessian(self, target: ScalarArray) -> None:
-        """target [n] ← H⁻¹ target, with the factors."""
-        for _ in when(self._dense()):
-            for k in loop(self.n, start=self.nv):
-                target[k] = 0.0
-            solve_lu(self.H, self.n, target)
-        if self.sparse is not None:
-            for _ in when(self.problem.across[0] == 0):
-                self.sparse.solve(self.H, self.n, target)
+        self.problem.hessian(self.x)
+        self.problem.matrix.factor()
 
     def _direction(self) -> Scalar:
         """p = -H⁻¹ g; returns the squared length of the step in the norm of H."""
         self.factor()
         for k in loop(self.nv):
             self.p[k] = -self.g[k]
-        self.solve_hessian(self.p)
+        self.problem.matrix.solve(self.p)
         total = carry(1)
         total[0] = 0.0
         for k in loop(self.nv):

@@ -18,6 +18,8 @@ from ..constraints.constraints import Constraints, Support
 from ..constraints.delassus import ReducedRows, RootFrameFactors
 from ..constraints.rows import Row
 from ..math.linear import TILE
+from ..tree.tree import Tree
+from .hessian import Hessian
 from .laws import ContactLaw, SingleLaw
 from .rows import SingleRow, SoftContactRows
 from .settings import SoftSettings
@@ -27,20 +29,20 @@ class SoftProblem:
     """The rows of one state. Single rows come first, padded to whole tiles, then the contacts, of `block` rows each.
 
     Arrays over rows: reference (a_ref), D, mu (contacts) or low (single rows), high (single rows; for contacts, the
-    pull of adhesion). singles, contacts
-    [1]: how many single rows, whole tiles of them, and how many contacts there are. across [1]: 1 if a contact is one
-    between two branches.
+    pull of adhesion). singles, contacts [1]: how many single rows, whole tiles of them, and how many contacts there
+    are. matrix: the Hessian.
     """
 
-    def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, nv: Index) -> None:
+    def __init__(self, settings: SoftSettings, constraints: Constraints, factors: RootFrameFactors, tree: Tree) -> None:
+        nv = tree.nv
         self.settings, self.constraints, self.nv, self.factors = settings, constraints, nv, factors
         singles = 2 * constraints.nsingle + settings.combination_rows
         self.capacity = singles + constraints.nslot * settings.block + 2 * TILE
         self.rows = ReducedRows(constraints, factors, nv, self.capacity)
         self.reference, self.D, self.mu, self.high = (memory(self.capacity) for _ in range(4))
         self.singles, self.contacts = counters(1), counters(1)
-        self.across = counters(1)
-        self.singles[0], self.contacts[0], self.across[0] = 0, 0, 0
+        self.singles[0], self.contacts[0] = 0, 0
+        self.matrix = Hessian(tree, constraints, factors.width)
 
     @property
     def count(self) -> Index:
@@ -63,9 +65,7 @@ class SoftProblem:
         self.rows.add_coordinate_row(masked_parts, [self.settings.chains[k] for k, _ in parts])
         self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
         self.mu[r], self.high[r] = law.low, law.high
-        chains = self.settings.chains
-        if not all(i == j or i in chains[j] or j in chains[i] for i, _ in parts for j, _ in parts):
-            self.across[0] = 1
+        self.matrix.add_coordinates([k for k, _ in parts])
 
     def add_dense(self, y: ScalarArray, factor: Scalar, on: Mask, found: SingleRow) -> None:
         """A row `factor` Y, with y [nv] its columns, that counts in the lanes `on`, after all other single rows."""
@@ -73,7 +73,8 @@ class SoftProblem:
         self.rows.fill_columns(1)
         self.rows.add_dense_row(y, factor)
         self.reference[r], self.D[r] = select(on, found.reference, 0.0), select(on, law.D, 0.0)
-        self.mu[r], self.high[r], self.across[0] = law.low, law.high, 1
+        self.mu[r], self.high[r] = law.low, law.high
+        self.matrix.add_coordinates(None)
 
     def close_singles(self) -> None:
         """All single rows are there: pad them to whole tiles."""
@@ -99,6 +100,8 @@ class SoftProblem:
     def close_contacts(self) -> None:
         """All contacts are there."""
         self.rows.fill_columns(self.settings.block, self.constraints.grounded)
+        for _ in when(self.count > 0):
+            self.matrix.close(self.factors.inverse)
 
     def _add(
         self, support: Support, rows: Sequence[Row], on: Mask, links: LinkMotions, others: Sequence[Row] | None = None
@@ -109,8 +112,7 @@ class SoftProblem:
         assert parts[0] is not None
         self.rows.add_wrenches(first, support, parts[0], *links, parts[1])
         self.rows.add_constraint(first, support, len(rows))
-        for _ in when(support.branches()):
-            self.across[0] = 1
+        self.matrix.add_support(support)
 
     # ---------------------------------------------------------------------------------------- forces
 
@@ -155,30 +157,25 @@ class SoftProblem:
                     total = total - y * force
                 g[dof] = total
 
-    def hessian(self, x: ScalarArray, H: ScalarArray, n: Index) -> None:
-        """The lower triangle of H [n, n] = diag(d) + Yᵀ C Y; n: nv in whole tiles, with a unit matrix at the end."""
-        for k in loop(n * n):
-            H[k] = 0.0
-        for k in loop(self.nv):
-            H[k * n + k] = 1.0 / self.factors.inverse[k]
-        for k in loop(n, start=self.nv):
-            H[k * n + k] = 1.0
+    def hessian(self, x: ScalarArray) -> None:
+        """The lower triangle of the matrix H = diag(d) + Yᵀ C Y."""
+        self.matrix.clear()
         for I in loop(self.singles[0] // TILE):
             C: list[list[Scalar]] = [[0.0] * TILE for _ in range(TILE)]
             for k in range(TILE):
                 r = I * TILE + k
                 C[k][k] = self.single_law(r).curvature(x[r])
-            self._add_block(H, n, I, C)
+            self._add_block(I, C)
         block = self.settings.block
         for c in loop(self.contacts[0]):
             first = self.first_row(c)
             residual = [x[first + k] for k in range(block)]
             C = self.contact_law(first).curvature(self.settings.elliptic, residual)
-            self._add_block(H, n, first // TILE, C)
+            self._add_block(first // TILE, C)
 
-    def _add_block(self, H: ScalarArray, n: Index, I: Index, C: list[list[Scalar]]) -> None:
+    def _add_block(self, I: Index, C: list[list[Scalar]]) -> None:
         """H += Yᵀ C Y of the rows from tile I on, which have the same coordinates, where C is not zero in all lanes."""
-        lists, size, nv = self.rows.lists, len(C), self.nv
+        H, n, lists, size, nv = self.matrix.H, self.matrix.n, self.rows.lists, len(C), self.nv
         Y, singles, roots = self.rows.Y.at(I * (TILE * nv)), lists.singles.at(I * nv), lists.roots.at(I * nv)
         count, root_count, width = lists.single_count[I], lists.root_count[I], self.factors.width
 

@@ -79,15 +79,20 @@ class RungeKuttaStages:
         for array, n in ((self.mean_rate, nv), (self.mean_a, nv), (self.status, 5), (self.displacement, nv)):
             zero(n, array)
         copy(nv, state.v, self.v)
+        change = memory(nv)  # w - w₀ of the stage before, at which Newton's method starts
+        zero(nv, change)
         for s in rolled(evaluations(ctx)):
             here = self.state(tree, state, s)
-            now = accelerate(tree, ctx.soft, h, here, inputs)
+            now = accelerate(tree, ctx.soft, h, here, inputs, guess=change)
             a, rate, weight, length = now.dynamics.vdot, workspace(nv), stage_weight(s), stage_length(s) * h
             if forces is not None:
                 add_soft_forces(tree, ctx.soft, h, now, Share.of_stage(s, weight), forces)
             displacement_rates(tree, local(nv, self.displacement.at(s * nv)), here.v, rate)
             if now.constrained is not None:
-                copy(nv, now.constrained.solution.w, self.w.at(s * nv))
+                w, free = now.constrained.solution.w, now.dynamics.reduced
+                copy(nv, w, self.w.at(s * nv))
+                for k in loop(nv):
+                    change[k] = w[k] - free[k]
             copy(nv, rate, self.rate.at(s * nv))
             for k in loop(nv):
                 self.mean_rate[k] = self.mean_rate[k] + weight * rate[k]

@@ -32,6 +32,13 @@ class TreeFactors:
         """Whether the tree is known while tracing."""
         return not traced(tree.nlink)
 
+    def clear(self, H: ScalarArray, n: Index, diagonal: ScalarArray) -> None:
+        """H = a diagonal matrix; diagonal [nv]."""
+        for i, inward in enumerate(self.ancestors):
+            H[i * n + i] = diagonal[i]
+            for j in inward:
+                H[i * n + j] = 0.0
+
     def factor(self, H: ScalarArray, n: Index) -> None:
         for i in range(len(self.ancestors) - 1, -1, -1):
             inward = self.ancestors[i]
@@ -52,8 +59,8 @@ class TreeFactors:
             for j in self.ancestors[i]:
                 values[j] = values[j] - H[i * n + j] * values[i]
         for i in range(count):
-            value = values[i] * H[i * n + i]
-            for j in self.ancestors[i]:
+            value = x[i] = values[i] * H[i * n + i]  # written, it is rounded before anything is subtracted
+            for j in reversed(self.ancestors[i]):  # rising, as in `TileFactors`
                 value = value - H[i * n + j] * values[j]
             values[i] = value
         for k, value in enumerate(values):

@@ -227,10 +227,17 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, first: Dynamics | None 
 
     `first`: an earlier stage at the same q, which has the factors of M + h D, and of whose spins the rest is added.
     """
+    dynamics = reduced_dynamics(tree, inputs, first)
+    complete(tree, inputs.q, dynamics, dynamics.reduced)
+    return dynamics
+
+
+def reduced_dynamics(tree: Tree, inputs: DynamicsInputs, first: Dynamics | None = None) -> Dynamics:
+    """`forward_dynamics` up to the inward half of the solve for v̇: `complete` has the other half."""
     q = inputs.q
     motion = unforced_motion(tree, q, inputs.v, inputs.spin_time)
     frames, accelerations = motion.frames, motion.accelerations
-    tau, damping, z, vdot = (workspace(tree.nv) for _ in range(4))
+    tau, damping, reduced, vdot = (workspace(tree.nv) for _ in range(4))
     clipped = generalised_forces(tree, inputs, tau, damping)
     turn(tree, q, tau, tau)
     rotations = None
@@ -244,14 +251,18 @@ def forward_dynamics(tree: Tree, inputs: DynamicsInputs, first: Dynamics | None 
         add_rest(tree, first.spins, motion.forces)
     else:
         factors = factor(tree, frames, damping, inputs.damping_time)
-    reduce(tree, frames, factors, tau, z, motion.forces)
-    reduced = workspace(tree.nv)
-    copy(tree.nv, z, reduced)
-    caused = expand(tree, frames, factors, z)
-    for i in tree.links():
-        accelerations.accumulate(i + 1, caused.get(i + 1, SPATIAL))
-    turn(tree, q, z, vdot, back=True)
+    reduce(tree, frames, factors, tau, reduced, motion.forces)
     return Dynamics(
         frames, accelerations, vdot, rotations, factors=factors, damping=damping, spins=motion.spins, reduced=reduced,
         clipped=clipped,
     )  # fmt: skip
+
+
+def complete(tree: Tree, q: ScalarArray, dynamics: Dynamics, reduced: ScalarArray) -> None:
+    """The outward half of the solve for v̇, in place: v̇ and the accelerations that follow from `reduced` [nv]."""
+    z = workspace(tree.nv)
+    copy(tree.nv, reduced, z)
+    caused = expand(tree, dynamics.frames, dynamics.factors, z)
+    for i in tree.links():
+        dynamics.accelerations.accumulate(i + 1, caused.get(i + 1, SPATIAL))
+    turn(tree, q, z, dynamics.vdot, back=True)
