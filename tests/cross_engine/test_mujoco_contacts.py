@@ -13,7 +13,7 @@ ELLIPSOID, CYLINDER, BOX = GeomKind.ELLIPSOID, GeomKind.CYLINDER, GeomKind.BOX
 
 ITERATED = [
     (SPHERE, ELLIPSOID), (CAPSULE, ELLIPSOID), (ELLIPSOID, ELLIPSOID), (ELLIPSOID, CYLINDER), (ELLIPSOID, BOX),
-    (CAPSULE, CYLINDER),
+    (CAPSULE, CYLINDER), (CYLINDER, CYLINDER),
 ]  # fmt: skip
 """The pairs for which MuJoCo iterates to a tolerance."""
 
@@ -55,6 +55,9 @@ def is_unique(kinds, a, b, dist):
     ways out, nor if the segment of a capsule is inside a cylinder or lies on its cap."""
     if kinds[0] == ELLIPSOID:
         return dist > -0.3 * min(a.size.min(), b.size.min())
+    if kinds == (CYLINDER, CYLINDER):
+        cosine = abs(a.axes[:, 2] @ b.axes[:, 2])
+        return dist > -0.2 * min(a.size[:2].min(), b.size[:2].min()) and 0.15 < cosine < 0.98
     return kinds != (CAPSULE, CYLINDER) or (dist > -a.size[0] and abs(a.axes[:, 2] @ b.axes[:, 2]) > 0.09)
 
 

@@ -14,7 +14,11 @@ def name(kinds):
     return "-".join(kind.name.lower() for kind in kinds)
 
 
-@pytest.mark.parametrize("kinds", GEOM_PAIRS, ids=name)
+SLOW = (GeomKind.CYLINDER, GeomKind.CYLINDER)
+PAIRS = [pytest.param(kinds, marks=pytest.mark.slow) if kinds == SLOW else kinds for kinds in GEOM_PAIRS]
+
+
+@pytest.mark.parametrize("kinds", PAIRS, ids=name)
 @given(seed=SEEDS)
 @settings(max_examples=8)
 def test_contacts_against_differences(kinds, seed):

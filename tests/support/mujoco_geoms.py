@@ -9,9 +9,10 @@ from kernel_helpers import compute, from_function
 from placed_pairs import about_z, rotation
 
 from backdrive.differences import central
-from backdrive.ir import vjp
+from backdrive.ir import memory, vjp
+from backdrive.model.hull import cube
 from backdrive.physics.geometry.mujoco import GEOM_CONTACT, GEOM_PAIRS, GeomKind
-from backdrive.physics.geometry.solids import FAR, Solid
+from backdrive.physics.geometry.solids import FAR, Hull, Solid
 
 NUMBERS = 15  # numbers of a solid
 SQUARE_ANGLES = [np.eye(3)[list(order)] for order in ((0, 1, 2), (1, 2, 0), (2, 0, 1))]
@@ -112,6 +113,22 @@ def solids(x):
     return [Solid(tuple(x[k : k + 3]), tuple(x[k + 3 : k + 12]), tuple(x[k + 12 : k + 15])) for k in (0, NUMBERS)]
 
 
+def found_features(kinds, a, b, margin):
+    """With hulls, for pairs that search them."""
+    pair = GEOM_PAIRS[kinds]
+    return pair.features(a, b, margin, (prism(), prism()) if pair.hull_search is not None else None)
+
+
+def prism():
+    """The hull of a cylinder, with four sides: only cylinders that lie flat on each other need it."""
+    arrays = []
+    for table in cube():
+        arrays.append(memory(table.size))
+        arrays[-1].put(0, table.ravel().tolist())
+    vertices, faces, edges = cube()
+    return Hull(len(vertices), arrays[0], len(faces), arrays[1], len(edges), arrays[2])
+
+
 @cache
 def kernel(kinds):
     """x = the numbers of two solids, and the margin; y = the numbers of all slots."""
@@ -120,7 +137,7 @@ def kernel(kinds):
     def function(x):
         x = [x[k] for k in range(2 * NUMBERS + 1)]
         a, b, margin = *solids(x), x[-1]
-        return [y for c in pair.contacts(a, b, margin, pair.features(a, b, margin)) for y in c.numbers]
+        return [y for c in pair.contacts(a, b, margin, found_features(kinds, a, b, margin)) for y in c.numbers]
 
     return from_function(function)
 
@@ -203,14 +220,14 @@ def check_gradient(kinds, case, rng, step=1e-6, tolerance=1e-6):
     how many contacts there are."""
     pair, (a, b, margin) = GEOM_PAIRS[kinds], case
     x = np.concatenate([a.numbers, b.numbers])
-    features = pair.features(*solids(x.tolist()), margin)
+    features = found_features(kinds, *solids(x.tolist()), margin)
 
     def at(*x, features=features):
         return [y for c in pair.contacts(*solids(x), margin, features) for y in c.numbers]
 
     def found(x):
         x = x.tolist()
-        return np.array(at(*x, features=pair.features(*solids(x), margin)))
+        return np.array(at(*x, features=found_features(kinds, *solids(x), margin)))
 
     exists = np.array(at(*x.tolist()))[::GEOM_CONTACT] < 0.5 * FAR
     if not exists.any():

@@ -21,10 +21,11 @@ class MuJoCo:
     """MuJoCo's physics: soft constraints, as ``Simulator(model, physics="mujoco")`` has them. None: as in the file.
 
     Contacts are where MuJoCo has them: the same points, distances, frames and number for planes, spheres, capsules,
-    boxes, and cylinders with planes and spheres; within the tolerance of its iterations for ellipsoids with planes,
-    spheres, capsules and each other, and for capsules with cylinders (unless they lie on a cap). The contact points of
-    other pairs with cylinders and ellipsoids, and of meshes, are those of rigid physics: steps in which they touch
-    differ from MuJoCo's.
+    boxes, and cylinders with planes and spheres; within the tolerance of its iterations for ellipsoids with all of
+    these, and for cylinders with capsules and each other, unless they lie flat. Meshes touch planes at the vertices of
+    the same face; of a face with more than four, MuJoCo may choose others. The contact points of cylinders with boxes,
+    of cylinders that lie flat on each other, and of meshes with anything but planes are those of rigid physics: with
+    cylinders and ellipsoids as polyhedra, steps in which these touch differ from MuJoCo's.
 
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic".
     impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method.

@@ -9,10 +9,12 @@
     capsule_cylinder    a capsule with a cylinder
     ellipsoids          an ellipsoid with a sphere, a capsule or another ellipsoid
     ellipsoid_corners   an ellipsoid with a box or a cylinder
+    cylinders           two cylinders
     borrowed            pairs that touch where the rigid engine has it, and not where MuJoCo has it
 
-MuJoCo iterates, to a tolerance, for convex solids without a closed form: `capsule_cylinder`, `ellipsoids` and
-`ellipsoid_corners` find what its iterations converge to. Cylinders with boxes and each other, and meshes are borrowed.
+MuJoCo iterates, to a tolerance, for convex solids without a closed form: `capsule_cylinder`, `ellipsoids`,
+`ellipsoid_corners` and `cylinders` find what its iterations converge to. Cylinders with boxes, cylinders that lie flat
+on each other, and meshes are borrowed.
 
 `GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
 `contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
@@ -35,7 +37,7 @@ from __future__ import annotations
 from itertools import combinations_with_replacement
 
 from ....schema.layout import GeomKind
-from . import boxes, capsule_box, capsule_cylinder, ellipsoid_corners, ellipsoids, planes, rounded, spheres
+from . import boxes, capsule_box, capsule_cylinder, cylinders, ellipsoid_corners, ellipsoids, planes, rounded, spheres
 from .borrowed import borrowed
 from .contacts import GEOM_CONTACT, GeomContact, GeomPair
 
@@ -62,6 +64,7 @@ GEOM_PAIRS: dict[GeomKinds, GeomPair] = {
     (ELLIPSOID, ELLIPSOID): ellipsoids.ELLIPSOID_ELLIPSOID,
     (ELLIPSOID, CYLINDER): ellipsoid_corners.ELLIPSOID_CYLINDER,
     (ELLIPSOID, BOX): ellipsoid_corners.ELLIPSOID_BOX,
+    (CYLINDER, CYLINDER): cylinders.CYLINDER_CYLINDER,
     (BOX, BOX): boxes.BOX_BOX,
 }
 """The pairs of geoms that touch where MuJoCo has it."""

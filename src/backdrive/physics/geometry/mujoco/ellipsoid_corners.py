@@ -34,7 +34,7 @@ TIE = 1e-9
 """The gap at a rim must be greater by this part of the radius: that of a cap is also the limit of that of its rim."""
 
 
-class _Best:
+class Best:
     """The feature (signs) and the unit vector with the greatest gap so far."""
 
     def __init__(self) -> None:
@@ -59,7 +59,7 @@ def _outward(ellipsoid: Solid, d: Vec) -> Vec:
     return normalised(total)
 
 
-def _across(n: Vec, u: Vec) -> Vec:
+def across(n: Vec, u: Vec) -> Vec:
     """The part of n orthogonal to the unit vector u, normalised."""
     return normalised(along(n, u, -dot(n, u)), default_tangent(u))
 
@@ -101,7 +101,7 @@ def _along_edge(box: Solid, signs: Vec) -> Vec:
 
 def search_box(ellipsoid: Solid, box: Solid, margin: Scalar) -> Vec:
     """The signs of the feature, and the normal."""
-    d, axes, best = sub(box.center, ellipsoid.center), _box_axes(box), _Best()
+    d, axes, best = sub(box.center, ellipsoid.center), _box_axes(box), Best()
 
     def gap(n: Vec) -> Scalar:
         total = dot(n, d) - support((ellipsoid,), n).value
@@ -118,7 +118,7 @@ def search_box(ellipsoid: Solid, box: Solid, margin: Scalar) -> Vec:
     for k in rolled(len(EDGES)):
         edge = table.get(k, 3)
         u, to_edge = _along_edge(box, edge), _to_feature(box, d, edge)
-        n = Gap((ellipsoid,), to_edge, u).maximum(_across(_outward(ellipsoid, to_edge), u))
+        n = Gap((ellipsoid,), to_edge, u).maximum(across(_outward(ellipsoid, to_edge), u))
         best.offer(edge, n, gap(n))
     table = _table(CORNERS)
     for k in rolled(len(CORNERS)):
@@ -138,7 +138,7 @@ def ellipsoid_box(ellipsoid: Solid, box: Solid, margin: Scalar, features: Vec) -
     normal: Vec = ZERO3
     for sign, a in zip(signs, _box_axes(box), strict=True):
         normal = along(normal, a, sign)
-    at_edge = Gap((ellipsoid,), to_feature, u).refined(_across(n, u))
+    at_edge = Gap((ellipsoid,), to_feature, u).refined(across(n, u))
     at_corner = Gap((ellipsoid,), to_feature).refined(n)
     n = choose(face, normalised(normal), choose(corner, at_corner, at_edge))
     only = _between(ellipsoid, n, dot(n, to_feature) - support((ellipsoid,), n).value)
@@ -148,33 +148,33 @@ def ellipsoid_box(ellipsoid: Solid, box: Solid, margin: Scalar, features: Vec) -
 # ------------------------------------------------------------------------------------------ cylinders
 
 
-def _disk(cylinder: Solid) -> Solid:
+def disk_of(cylinder: Solid) -> Solid:
     """The middle section of a cylinder, as a flat ellipsoid."""
     return Solid(cylinder.center, cylinder.axes, (cylinder.size[0], cylinder.size[0], 0.0))
 
 
 def search_cylinder(ellipsoid: Solid, cylinder: Solid, margin: Scalar) -> Vec:
     """The signs of the feature (the cap, or 0 on the side; 1 on a rim; not used), and the normal."""
-    d, w, best, disk = sub(cylinder.center, ellipsoid.center), normalised(axis(cylinder)), _Best(), _disk(cylinder)
+    d, w, best, disk = sub(cylinder.center, ellipsoid.center), normalised(axis(cylinder)), Best(), disk_of(cylinder)
     half = 0.5 * cylinder.size[1]
 
     def gap(n: Vec) -> Scalar:
         slope = dot(n, w)
-        across = along(n, w, -slope)
-        radial = cylinder.size[0] * sqrt(guarded(dot(across, across)))
-        flat = dot(across, across) < 1e-30
-        return dot(n, d) - support((ellipsoid,), n).value - select(flat, 0.0, radial) - half * absolute(slope)
+        radial = along(n, w, -slope)
+        flat = dot(radial, radial) < 1e-30
+        reach = cylinder.size[0] * sqrt(guarded(dot(radial, radial)))
+        return dot(n, d) - support((ellipsoid,), n).value - select(flat, 0.0, reach) - half * absolute(slope)
 
     for sign in (-1.0, 1.0):
         n = scale(sign, w)
         best.offer((sign, 0.0, 0.0), n, gap(n))
-    n = Gap((ellipsoid, disk), d, w).maximum(_across(_outward(ellipsoid, d), w))
+    n = Gap((ellipsoid, disk), d, w).maximum(across(_outward(ellipsoid, d), w))
     best.offer(ZERO3, n, gap(n))
     table = _table([(-1.0, 1.0, 0.0), (1.0, 1.0, 0.0)])
     for k in rolled(2):
         rim = table.get(k, 3)
         to_rim = along(d, w, -rim[0] * half)
-        radial = _across(to_rim, w)
+        radial = across(to_rim, w)
         start = _outward(ellipsoid, along(to_rim, radial, -cylinder.size[0]))
         n = Gap((ellipsoid, disk), to_rim).maximum(start)
         best.offer(rim, n, gap(n) - TIE * cylinder.size[0])
@@ -183,10 +183,10 @@ def search_cylinder(ellipsoid: Solid, cylinder: Solid, margin: Scalar) -> Vec:
 
 def ellipsoid_cylinder(ellipsoid: Solid, cylinder: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
     (end, rim, _), n = split(features, 3, 3)
-    d, w, disk = sub(cylinder.center, ellipsoid.center), normalised(axis(cylinder)), _disk(cylinder)
+    d, w, disk = sub(cylinder.center, ellipsoid.center), normalised(axis(cylinder)), disk_of(cylinder)
     cap, side = (absolute(end) > 0.5) & (rim < 0.5), absolute(end) < 0.5
     to_end = along(d, w, -0.5 * end * cylinder.size[1])
-    at_side = Gap((ellipsoid, disk), to_end, w).refined(_across(n, w))
+    at_side = Gap((ellipsoid, disk), to_end, w).refined(across(n, w))
     free = choose(cap, default_tangent(w), n)  # on a cap the rim's curvature is not defined
     at_rim = Gap((ellipsoid, disk), to_end).refined(free)
     n = choose(cap, scale(end, w), choose(side, at_side, at_rim))
