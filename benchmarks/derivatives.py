@@ -10,9 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
 
-import gymnasium
 import mujoco
 import numpy as np
 import torch
@@ -23,14 +21,10 @@ from backdrive.differences import extrapolate, slopes
 from backdrive.runtime.tangent import Tangent
 from backdrive.simulator import RolloutArguments
 
+from .mujoco_agreement import ASSETS, FILES, mujoco_model, visited
 from .report import Table, Target
 from .timing import Run
 
-ASSETS = Path(gymnasium.__file__).parent / "envs" / "mujoco" / "assets"
-ROBOTS = (
-    "hopper", "walker2d", "half_cheetah", "ant", "humanoid", "humanoidstandup", "pusher", "reacher",
-    "inverted_pendulum", "inverted_double_pendulum", "swimmer",
-)  # fmt: skip
 SIZES = (1e-2, 1e-3, 1e-4, 1e-5, 1e-6, 1e-7)  # of differences, relative to the largest entry of the input
 OFFSETS = (1.0, -1.0, 2.0, -2.0)
 AGREE, RIGHT, LEAST = 1e-7, 1e-6, 1e-3  # of two sizes; of the gradient; |J d| below `LEAST` counts as this
@@ -45,7 +39,7 @@ def measure(run: Run) -> list[Table]:
     steps = Table("MuJoCo's physics: gradients of a step", ["", "inputs", "differences", "on a switch", "worst error"])
     against = Table("MuJoCo's physics: linearize against mjd_transitionFD", ["", "states", "median", "worst"])
     long = Table(f"MuJoCo's physics: gradients over {STEPS} steps", ["", "environments", "largest |∂v(T)/∂u|"])
-    for name in ROBOTS:
+    for name in FILES:
         run.tell(f"gradients of {name}")
         robot = Robot.load(name, count)
         found = list(robot.compare())
@@ -77,12 +71,11 @@ class Robot:
 
     @classmethod
     def load(cls, name: str, count: int) -> Robot:
-        path = str(ASSETS / f"{name}.xml")
-        mjcf = mujoco.MjModel.from_xml_path(path)
-        mjcf.opt.jacobian = mujoco.mjtJacobian.mjJAC_DENSE
-        mjcf.opt.tolerance, mjcf.opt.ls_tolerance, mjcf.opt.iterations = 0.0, 1e-10, 100
-        states = visited(mjcf, count)
-        return cls(mjcf, bd.Simulator(bd.load(path), physics="mujoco"), *(torch.from_numpy(x) for x in states))
+        path = ASSETS / f"{name}.xml"
+        mjcf = mujoco_model(path)
+        at = visited(mjcf, count)
+        states = (torch.from_numpy(x) for x in (at.q, at.v, at.u))
+        return cls(mjcf, bd.Simulator(bd.load(path), physics="mujoco"), *states)
 
     def compare(self) -> Iterator[tuple[str, Tensor, Tensor]]:
         """Of every input: its name, whether its differences count, and the errors of the gradient, [B] each."""
@@ -184,28 +177,3 @@ class Robot:
         path = self.simulator.rollout(start, controls)
         (gradient,) = torch.autograd.grad(path.v[-1].sum(), controls)
         return gradient.norm(dim=(0, 2))
-
-
-def visited(mjcf: mujoco.MjModel, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """qpos, qvel and controls, [count, ...], of motions under random controls; half with contacts, if there are any."""
-    rng, data = np.random.default_rng(seed), mujoco.MjData(mjcf)
-    touching: list[tuple[np.ndarray, ...]] = []
-    free: list[tuple[np.ndarray, ...]] = []
-    for _ in range(400):
-        mujoco.mj_resetData(mjcf, data)
-        data.qvel[:] = 0.3 * rng.normal(size=mjcf.nv)
-        control = np.zeros(mjcf.nu)
-        for t in range(300):
-            control = np.clip(0.9 * control + 0.3 * rng.normal(size=mjcf.nu), -1.0, 1.0)
-            data.ctrl[:] = control
-            state = data.qpos.copy(), data.qvel.copy(), control.copy()
-            mujoco.mj_step(mjcf, data)
-            if not np.isfinite(data.qacc).all() or np.abs(data.qvel).max() > 200.0:
-                break
-            if t % 7 == 0:
-                (touching if data.ncon else free).append(state)
-        if len(touching) >= count or (not touching and len(free) >= 2 * count):
-            break
-    chosen = touching[: max(count - len(free), count // 2)]
-    chosen += free[: count - len(chosen)]
-    return tuple(np.array(x) for x in zip(*chosen, strict=True))  # type: ignore[return-value]
