@@ -101,7 +101,11 @@ class Simulator(nn.Module):
             physics = "rigid"
         soft = choose(physics, model)
         if soft is not None:
-            refuse_rigid(solver=solver, integrator=integrator, impacts=impacts, sparse=sparse)
+            refuse_rigid(
+                solver=solver, integrator=integrator, impacts=impacts, sparse=sparse,
+                pyramid=None if pyramid == 4 else pyramid,
+                bounce_threshold=None if bounce_threshold == 0.05 else bounce_threshold,
+            )  # fmt: skip
             impacts = sparse = False
             dt = model.timestep if dt is None else dt
         if dt is None:

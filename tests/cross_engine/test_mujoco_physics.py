@@ -15,6 +15,7 @@ from mujoco_worlds import (
     MEDIUM,
     ROPES,
     SERVOS,
+    THROWN,
     load,
     materials,
     mujoco_model,
@@ -98,6 +99,34 @@ def test_connect_and_weld(integrator):
 def test_fluid_and_compensated_weight(integrator, seed):
     check(MEDIUM, bd.MuJoCo(integrator=integrator), seed)
     check("swimmer", bd.MuJoCo(integrator=integrator), seed, touching=False)
+
+
+@pytest.mark.parametrize("integrator", ["euler", "implicit", "implicitfast"])
+def test_bodies_that_spin(integrator):
+    check(THROWN, bd.MuJoCo(integrator=integrator), seed=3)
+
+
+def test_files_that_ask_for_few_iterations_are_solved_all_the_same():
+    few = zoo().replace("impratio=", 'iterations="1" impratio=', 1)
+    simulator = bd.Simulator(load(few), physics="mujoco")
+    q, v, u = visited(mujoco_model(few, bd.MuJoCo()), COUNT, seed=2)
+    assert simulator.rollout(bd.State(*tensors(q, v)), tensors(u)[0].unsqueeze(0)).status.converged.all()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"integrator": "RK4"}, "unknown integrator 'RK4'; expected one of"),
+        ({"iterations": True}, "iterations must be an integer"),
+        ({"iterations": 0}, "iterations must be an integer"),
+        ({"tolerance": "x"}, "tolerance must be between 0 and 1"),
+        ({"impratio": "a"}, "impratio must be a number"),
+    ],
+)
+def test_options_out_of_their_range(options, message):
+    with pytest.raises(ValueError, match=message):
+        bd.Simulator(load(LINKED), physics=bd.MuJoCo(**options))
+    assert bd.MuJoCo(iterations=np.int64(5)).settings(load(LINKED)).iterations == 5
 
 
 @pytest.mark.parametrize("flag", ["eulerdamp", "actuation", "damper", "clampctrl", "gravity"])

@@ -12,6 +12,7 @@ from mujoco_worlds import (
     MEDIUM,
     ROPES,
     SERVOS,
+    THROWN,
     load,
     materials,
     mujoco_model,
@@ -185,6 +186,11 @@ def test_gradient_with_servos(integrator):
 def test_gradient_with_explicit_pairs_moving_surfaces_and_adhesion(cone):
     for seed in range(2):
         Loss(materials(), bd.MuJoCo(cone=cone), seed).check()
+
+
+def test_gradient_of_bodies_that_spin():
+    for seed in range(2):
+        Loss(THROWN, bd.MuJoCo(), seed).check()
 
 
 def test_gradient_of_a_heap():

@@ -154,6 +154,15 @@ def materials(pairs: bool = True) -> str:
 </worldbody>{explicit if pairs else ""}</mujoco>"""
 
 
+THROWN = """<mujoco><option timestep="0.01" integrator="implicitfast"/><worldbody><geom type="plane" size="5 5 1"/>
+ <body pos="0 0 0.3" euler="20 30 10"><freejoint/><geom type="box" size="0.03 0.05 0.1"/>
+  <body pos="0 0 0.1"><geom type="capsule" size="0.02 0.03" contype="0" conaffinity="0"/></body></body>
+ <body pos="1 0 0.4"><freejoint/><geom type="box" size="0.03 0.05 0.1"/>
+  <body pos="0 0 0.2"><joint name="j" axis="1 0 0"/><geom type="capsule" size="0.02 0.1"/></body></body></worldbody>
+<actuator><motor joint="j"/></actuator></mujoco>"""
+"""A free body of which one part is fixed to it, and one that carries a joint: "implicitfast" tells them apart."""
+
+
 def source(name: str) -> str:
     """The path of one of Gymnasium's models; or the XML itself."""
     return name if name.startswith("<") else str(ASSETS / f"{name}.xml")

@@ -137,17 +137,21 @@ class Program:
         raise ValueError("nothing constrains this model: it has no contacts, limits or loops, and so no forces")
 
     def _require_memory(self) -> None:
-        """The Delassus matrix of all rows that there can be is dense: raise if it would not fit."""
+        """The Delassus matrix of all rows that there can be is dense: raise if it would not fit. (MuJoCo's physics has
+        none, but the Jacobian of all rows.)"""
         tables, directions = self.kernels.tables, self.kernels.options.directions
         assert tables is not None
         rows = tables.nslot * (2 if self.model.dim == 2 else 1 + directions) + tables.nsingle
-        size = 2 * rows**2 * 8 * host().lanes(self.bits)
+        soft = self.scheme.soft is not None
+        size = 2 * rows * (self.model.nv if soft else rows) * 8 * host().lanes(self.bits)
         if size > MOST_MEMORY:
-            raise ValueError(
-                f"{self.model.npair:,} pairs of shapes may touch at {tables.nslot:,} places: the solver would "
-                f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet, "
+            advice = "by <exclude> or contype" if soft else (
                 "scene.exclude(a, b), or take the form for big worlds of free bodies, "
                 "Simulator(sparse=True, impacts=False)"
+            )  # fmt: skip
+            raise ValueError(
+                f"{self.model.npair:,} pairs of shapes may touch at {tables.nslot:,} places: the solver would "
+                f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet, {advice}"
             )
 
     @property

@@ -57,7 +57,7 @@ class ImplicitMatrix:
         self.tree, self.h, self.settings, self.now = ctx.tree, ctx.h, ctx.soft, now
         self.q, self.v, self.frames = now.inputs.q, now.inputs.v, now.dynamics.frames
         self.damping = coordinate_damping(ctx.tree, now.inputs, motors=True)
-        self.coriolis = ctx.soft.integrator == "implicit"
+        self.coriolis = bool(ctx.soft.turning)
 
     def inertia(self, x: ScalarArray, y: ScalarArray) -> None:
         """y [nv] = M x"""
@@ -102,11 +102,16 @@ class ImplicitMatrix:
     def _add_coriolis(self, x: ScalarArray, forces: ScalarArray) -> None:
         tree, v = self.tree, workspace(self.tree.nv)
         for sign in (1.0, -1.0):
-            for k in loop(tree.nv):
-                v[k] = self.v[k] + sign * x[k]
+            self.moved(sign, x, v)
             motion = unforced_motion(tree, self.q, v)
             for i in tree.links():
                 forces.accumulate(i + 1, sp.scale(0.5 * sign * self.h, motion.forces.get(i + 1, SPATIAL)))
+
+    def moved(self, sign: float, x: ScalarArray, v: ScalarArray) -> None:
+        """v [nv]: the velocity, changed by ± x [nv] in the coordinates whose forces are implicit."""
+        copy(self.tree.nv, self.v, v)
+        for k in self.settings.turning:
+            v[k] = self.v[k] + sign * x[k]
 
     def _add_drag(self, x: ScalarArray, forces: ScalarArray, start: int) -> None:
         tree, width = self.tree, pose_size(2)
@@ -188,8 +193,7 @@ class Implicit:
         turn(tree, q, scaled, z)
         N = link_motions(tree, self.matrix.frames, z)
         for sign in (1.0, -1.0):
-            for k in loop(nv):
-                v[k] = self.matrix.v[k] + sign * self.acceleration[k]
+            self.matrix.moved(sign, self.acceleration, v)
             here = local(nv, v)
             motion = unforced_motion(tree, q, here)
             turning = TreeMotion(motion.frames, motion.accelerations, still)

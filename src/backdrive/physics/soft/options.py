@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
+from ...model import checks
 from ...schema import layout
+from ...schema.layout import Kind
 from .settings import SoftSettings
 
 if TYPE_CHECKING:
     from ...model import Model
 
+ITERATIONS = 100  # at least, unless told: files that ask for one are for solvers that do not converge anyway
 INTEGRATORS = ("euler", "rk4", "implicit", "implicitfast")
 CONES = ("pyramidal", "elliptic")
 
@@ -28,7 +33,8 @@ class MuJoCo:
     cylinders and ellipsoids as polyhedra, steps in which these touch differ from MuJoCo's.
 
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic".
-    impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method.
+    impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method
+        (None: 100, or the file's, if more).
     tolerance: Newton's method has converged when its step is less than this part of the first one. It then takes that
         step: results agree with those of MuJoCo's own solver at its tightest tolerance.
     last_stage: True: a step of "rk4" ends at the state of its last stage, where ``mj_step`` evaluates, and leaves, what
@@ -53,28 +59,30 @@ class MuJoCo:
             )
         integrator = options.integrator if self.integrator is None else self.integrator
         missing = list(options.unsupported)
-        if integrator not in INTEGRATORS:
-            missing.append(f"integrator {integrator!r} (of {', '.join(INTEGRATORS)})")
+        if self.integrator is not None and integrator not in INTEGRATORS:
+            raise ValueError(checks.unknown("integrator", integrator, INTEGRATORS))
         if missing:
             raise NotImplementedError(f"physics='mujoco' does not support yet: {'; '.join(missing)}")
         cone = options.cone if self.cone is None else self.cone
         if cone not in CONES:
             raise ValueError(f"cone must be one of {', '.join(CONES)}, got {cone!r}")
-        impratio = options.impratio if self.impratio is None else float(self.impratio)
-        iterations = options.iterations if self.iterations is None else self.iterations
+        impratio = options.impratio if self.impratio is None else self.impratio
+        if not isinstance(impratio, Real):
+            raise ValueError(f"impratio must be a number, got {impratio!r}")
+        iterations = max(options.iterations, ITERATIONS) if self.iterations is None else self.iterations
         if not (math.isfinite(impratio) and impratio > 0.0):
             raise ValueError(f"impratio must be positive, got {impratio!r}")
-        if not isinstance(iterations, int) or iterations < 1:
+        if isinstance(iterations, bool) or not isinstance(iterations, Integral) or iterations < 1:
             raise ValueError(f"iterations must be an integer >= 1, got {iterations!r}")
-        if not 0.0 < self.tolerance < 1.0:
+        if not isinstance(self.tolerance, Real) or not 0.0 < self.tolerance < 1.0:
             raise ValueError(f"tolerance must be between 0 and 1, got {self.tolerance!r}")
         if self.last_stage and integrator != "rk4":
             raise ValueError(f"last_stage=True is for the integrator 'rk4', got {integrator!r}")
         return SoftSettings(
             integrator=integrator,
             elliptic=cone == "elliptic",
-            impratio=impratio,
-            iterations=iterations,
+            impratio=float(impratio),
+            iterations=int(iterations),
             tolerance=self.tolerance,
             eulerdamp=options.eulerdamp,
             refsafe=options.refsafe,
@@ -90,6 +98,7 @@ class MuJoCo:
             ropes=options.ropes,
             more=len(model.constants) - options.more_size,
             chains=_chains(model) if options.more_size else (),
+            turning=_turning(model, integrator),
             last_stage=self.last_stage,
         )
 
@@ -105,6 +114,26 @@ def choose(physics: str | MuJoCo, model: Model) -> SoftSettings | None:
     if model.soft is not None:
         model.soft.refuse_rigid()
     return None
+
+
+def _turning(model: Model, integrator: str) -> tuple[int, ...]:
+    """The coordinates of v whose Coriolis and gyroscopic forces are implicit: all with the integrator "implicit"; with
+    "implicitfast", as in MuJoCo, those of free bodies that carry no joint."""
+    if integrator == "implicit":
+        return tuple(range(model.nv))
+    if integrator != "implicitfast":
+        return ()
+    kinds, parents = model.kind.tolist(), [int(parent) for parent in model.parent]
+    carries = {root for link in range(model.nlink) if layout.NV[kinds[link]] for root in _above(parents, link)}
+    lone = [link for link, kind in enumerate(kinds) if kind == Kind.FREE and link not in carries]
+    starts = model.vadr.tolist()
+    return tuple(starts[link] + k for link in lone for k in range(layout.NV[Kind.FREE]))
+
+
+def _above(parents: Sequence[int], link: int) -> Iterator[int]:
+    """The links inward of a link."""
+    while (link := parents[link]) >= 0:
+        yield link
 
 
 def _chains(model: Model) -> tuple[tuple[int, ...], ...]:

@@ -21,7 +21,8 @@ class SoftSettings:
     the constants (`schema.layout`); None if there is no medium. tendons, couplings, swings, ropes: of the model;
     more: where their records start in the constants. chains: for every coordinate of v, those that are eliminated
     after it, up to the root of its tree; empty if nothing needs them.
-    last_stage: steps of "rk4" end at their last stage.
+    turning: coordinates of v whose Coriolis and gyroscopic forces are implicit. last_stage: steps of "rk4" end at their
+    last stage.
     solved: the gradient is zero if the step that it leads to is less than this part of the first one. rounding: so is
     it if the square of that step is less than this part of the kinetic energy of the free motion.
     """
@@ -45,6 +46,7 @@ class SoftSettings:
     ropes: tuple[Rope, ...] = ()
     more: int = 0
     chains: tuple[tuple[int, ...], ...] = ()
+    turning: tuple[int, ...] = ()
     last_stage: bool = False
     solved: float = 1e-13
     rounding: float = 1e-28
@@ -78,7 +80,7 @@ class SoftSettings:
     @property
     def dense(self) -> bool:
         """Whether what is implicit in the velocity is more than the damping of single coordinates."""
-        couples = self.medium is not None or bool(self.tendons)
+        couples = self.medium is not None or bool(self.tendons) or bool(self.turning)
         return self.integrator == "implicit" or (self.integrator == "implicitfast" and couples)
 
     @property
