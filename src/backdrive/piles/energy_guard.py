@@ -12,7 +12,7 @@ import numpy as np
 from scipy.sparse import coo_matrix
 from scipy.sparse.csgraph import connected_components
 
-from ..physics.constraints.energy_guard import FALSE_POSITIONS, JUMP, MOST_SOLVES
+from ..physics.constraints.energy_guard import FALSE_POSITIONS, GAIN, JUMP, MOST_SOLVES
 from .memory import Memory
 from .solvers.base import (
     BlockCotangents,
@@ -66,7 +66,7 @@ class GuardedSolver:
             problem.impulses[0] = start
             solution = self.solver.solve(memory, problem)
             gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
-            search.take(gain, np.abs(gain) <= none * scale, gain > none * scale)
+            search.take(gain, np.abs(gain) <= none * scale, gain > GAIN * least * scale)
         jump = np.where(
             search.acts & (np.abs(gain) > JUMP * least * scale), np.abs(gain) / np.maximum(scale, 1e-300), 0.0
         )
@@ -77,11 +77,11 @@ class GuardedSolver:
         return replace(solution, residual=residual, guard=record if record.count else None)
 
     def _may_gain(self, blocks: Array, impulses: Array, off: float) -> bool:
-        """Whether some contact that is asked to open may add energy: a bound as in `EnergyGuard`; off: by how much the
-        speeds of rows may be off, m/s."""
+        """Whether some contact may add energy, if one is asked to open: a bound as in `EnergyGuard`; off: by how much
+        the speeds of rows may be off, m/s."""
         b, bias, softness = blocks[:, self._b], blocks[:, self._bias], blocks[:, self._softness]
         most = (impulses * (b - softness * impulses)).sum(1) - 2.0 * impulses[:, 0] * bias
-        return bool(((bias < 0.0) & (0.5 * most > -off * np.abs(impulses).sum(1))).any())
+        return bool((bias < 0.0).any() and (0.5 * most > -off * np.abs(impulses).sum(1)).any())
 
     def _free_speeds(self, blocks: Array, b: Array, bias: Array) -> Array:
         """s* of all rows [register, row, lane]; b: of the normals, with all of their bias."""
