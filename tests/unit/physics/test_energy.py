@@ -126,3 +126,25 @@ def test_jacobians_through_the_guard():
         after = sim.step(bd.State(q, v))
         rows = [torch.cat(torch.autograd.grad(x, (q, v), retain_graph=True)) for x in torch.cat([after.q, after.v])]
         torch.testing.assert_close(found[k], torch.stack(rows), rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", [bd.InteriorPoint(), bd.ProjectedGaussSeidel(iterations=20_000, tolerance=1e-12)])
+def test_a_heavy_box_hits_a_light_one_on_the_floor_in_a_big_world(solver):
+    """The energy of the bounce may enter at a contact that does not bounce: the one with the floor."""
+    scene = bd.Scene(2, gravity=(0.0, 0.0))
+    scene.add_static(bd.HalfSpace((0.0, 1.0)), friction=0.18, restitution=0.0)
+    scene.add_body("light", bd.Box(0.2, 0.2), mass=1.4, friction=0.9, restitution=0.9)
+    scene.add_body("heavy", bd.Box(0.15, 0.1), mass=8.5, friction=1.2, restitution=0.9)
+    model = scene.build()
+    sim = bd.Simulator(model, 1 / 120, solver=solver, sparse=True, impacts=False)
+    generator = torch.Generator().manual_seed(0)
+    q = torch.tensor([0.3865, 0.1023, 0.0283, 0.4846, 0.2753, -0.1243], dtype=torch.float64)
+    v = torch.tensor([-0.33, 1.90, 3.47, 1.55, -1.32, -16.95], dtype=torch.float64)
+    q = q + 1e-3 * torch.randn(64, 6, generator=generator, dtype=torch.float64)
+    v = v * (0.5 + torch.rand(64, 6, generator=generator, dtype=torch.float64))
+    path = sim.rollout(bd.State(q, v), steps=4)
+    speeds, inertia = path.v.unflatten(-1, (2, 3)), model.parameter("inertia").flatten()
+    terms = model.parameter("mass") * speeds[..., :2].square().sum(-1) + inertia * speeds[..., 2].square()
+    energy = 0.5 * terms.sum(-1)
+    assert (path.status.contacts > 0).any(0).sum() > 32 and path.status.guarded.sum() > 0
+    assert (energy[1:] <= (1.0 + 1e-9) * energy[:-1])[path.status.converged].all()
