@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium.utils.env_checker import check_env
+from stable_baselines3.common import env_checker
 
 import backdrive as bd
 from backdrive.envs import TWINS, Env, VectorEnv
@@ -79,9 +80,8 @@ def test_gymnasium_finds_no_fault(name):
 
 
 def test_stable_baselines_finds_no_fault():
-    checker = pytest.importorskip("stable_baselines3.common.env_checker")
     for name in ("HalfCheetah", "Ant", "InvertedDoublePendulum"):
-        checker.check_env(gymnasium.make(f"backdrive/MuJoCo{name}-v5"))
+        env_checker.check_env(gymnasium.make(f"backdrive/MuJoCo{name}-v5"))
 
 
 @pytest.mark.parametrize("name", ["Ant", "InvertedDoublePendulum", "Reacher"])
