@@ -10,6 +10,7 @@ import torch
 
 from .model import Model, checks
 from .physics.kernels import has_restitution
+from .physics.soft.settings import SoftSettings
 
 IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exact
 SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form
@@ -66,11 +67,15 @@ class SimulatorSettings:
         few = self.sparse is not True and model.nlink <= IMPACT_LINKS
         return few and has_restitution(model) and self.dtype == torch.float64
 
-    def choose_sparse(self, model: Model, impacts: bool) -> bool:
-        """Whether the form for one big world is taken."""
+    def choose_sparse(self, model: Model, impacts: bool, soft: SoftSettings | None = None) -> bool:
+        """Whether the form for one big world is taken; soft: of MuJoCo's physics."""
         wanted = model.nlink >= SPARSE_BODIES and not impacts if self.sparse == "auto" else bool(self.sparse)
-        reason = _not_sparse(model) if wanted else None
+        reason = _not_sparse(model, soft) if wanted else None
         if self.sparse is True and reason is not None:
+            if soft is not None:
+                raise NotImplementedError(
+                    f"sparse=True: MuJoCo's physics has no form for big worlds of this model yet, since {reason}"
+                )
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         return wanted and reason is None
 
@@ -100,10 +105,11 @@ def _require_choice(name: str, value: bool | str) -> None:
         raise ValueError(f"{name} must be True, False or 'auto', got {value!r}")
 
 
-def _not_sparse(model: Model) -> str | None:
+def _not_sparse(model: Model, soft: SoftSettings | None) -> str | None:
     """Why there is no sparse form; None if there is one."""
+    from .piles.soft.tables import unsupported as unsupported_soft
     from .piles.tables import unsupported
 
     if not model.npair:
         return "nothing can touch in it"
-    return unsupported(model)
+    return unsupported(model) if soft is None else unsupported_soft(model, soft)
