@@ -1,4 +1,4 @@
-"""See worlds: `draw` a state, `animate` a trajectory.
+"""See worlds: `show` them in the browser, `export` a page, `draw` a state, `animate` a trajectory.
 
 What is to be shown (a model, a state, a simulator, trajectories) becomes a `Staging`: poses of all links over time,
 looks, contacts, in plain numpy. A backend shows the stage: each is one module of `backdrive.view.backends`.
@@ -9,11 +9,14 @@ looks, contacts, in plain numpy. A backend shows the stage: each is one module o
 import importlib
 from typing import Any
 
+from .gradients import Gradients, gradients
 from .stage import Staging
 
-__all__ = ["Animation", "Staging", "animate", "draw"]
+__all__ = ["Animation", "Gradients", "Staging", "animate", "draw", "export", "gradients", "show"]
 
-_ON_DEMAND = {"Animation": "animation", "animate": "animation", "draw": "drawing"}
+_ON_DEMAND = {
+    "Animation": "animation", "animate": "animation", "draw": "drawing", "export": "showing", "show": "showing",
+}  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -18,8 +18,7 @@ import torch
 from torch import Tensor
 
 from ..model import Model, State
-from ..runtime.result import RolloutResult
-from ..trajectory import RolloutInputs, Trajectory
+from ..trajectory import RolloutInputs, RolloutResult, Trajectory
 
 Array = np.ndarray
 Loss = Tensor | Callable[[Trajectory], Tensor]
@@ -113,10 +112,12 @@ def _partial(path: Trajectory, loss: Loss) -> tuple[float, _Seen]:
     dense = [torch.zeros_like(x) if g is None else g for x, g in zip(inputs, found, strict=True)]
     q, v = dense[0].clone(), dense[1].clone()
     if not isinstance(loss, Tensor):  # `last` of a cut path is a part of its q and v
-        return float(value.detach()), _Seen(*_batched(path, q, v), dense[4])
+        q, v = _batched(path, q, v)
+        return float(value.detach()), _Seen(q, v, dense[4])
     q[-1] += dense[2]
     v[-1] += dense[3]
-    return float(value.detach()), _Seen(*_batched(path, q, v), controls)
+    q, v = _batched(path, q, v)
+    return float(value.detach()), _Seen(q, v, controls)
 
 
 def _cut(path: Trajectory) -> Trajectory:
@@ -124,9 +125,10 @@ def _cut(path: Trajectory) -> Trajectory:
     q, v = (x.detach().clone().requires_grad_() for x in (path.q, path.v))
     inputs = path._inputs
     controls = inputs.controls.detach().clone().requires_grad_()
-    held = [None if x is None else x.detach() for x in (inputs.wrenches, inputs.constants)]
+    wrenches, constants = (None if x is None else x.detach() for x in (inputs.wrenches, inputs.constants))
     motion = RolloutResult((q, v), (q[-1], v[-1]), path._numbers)
-    return Trajectory(path._simulator, motion, RolloutInputs(inputs.settings, controls, *held, inputs.parameters))
+    held = RolloutInputs(inputs.settings, controls, wrenches, constants, inputs.parameters)
+    return Trajectory(path._simulator, motion, held)
 
 
 def _batched(path: Trajectory, *tensors: Tensor) -> list[Tensor]:

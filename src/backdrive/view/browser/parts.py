@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ..poses import quaternion_of
 from . import solids
 from .solids import Triangles
 
 if TYPE_CHECKING:
-    from ...model.looks import Look, Texture
+    from ...model.looks import Texture, Visual
 
 Array = np.ndarray
-SOLID = "solid"
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +50,7 @@ class Plane:
     rgba: tuple[float, float, float, float]
 
 
-def parts_of(looks: Iterable[Look]) -> tuple[list[Part], list[Plane]]:
+def parts_of(looks: Iterable[Visual]) -> tuple[list[Part], list[Plane]]:
     """All parts of a model, and the planes of its world."""
     parts: list[Part] = []
     planes: list[Plane] = []
@@ -63,43 +63,43 @@ def parts_of(looks: Iterable[Look]) -> tuple[list[Part], list[Plane]]:
     return parts, planes
 
 
-def _part(look: Look, name: str, triangles: Triangles, scale: Sequence[float], shift: float = 0.0) -> Part:
+def _part(look: Visual, name: str, triangles: Triangles, scale: Sequence[float], shift: float = 0.0) -> Part:
     """shift: along z of the look's frame, m."""
     place = look.position + look.rotation[:, 2] * shift
     rgba = tinted(look.rgba, look.texture)
     return Part(name, triangles, look.link, place, quaternion_of(look.rotation), np.array(scale), rgba, look.shape)
 
 
-def _sphere(look: Look) -> list[Part]:
+def _sphere(look: Visual) -> list[Part]:
     return [_part(look, "ball", solids.ball(), [look.size[0]] * 3)]
 
 
-def _ellipsoid(look: Look) -> list[Part]:
+def _ellipsoid(look: Visual) -> list[Part]:
     return [_part(look, "ball", solids.ball(), look.size)]
 
 
-def _box(look: Look) -> list[Part]:
+def _box(look: Visual) -> list[Part]:
     return [_part(look, "box", solids.box(), look.size)]
 
 
-def _slab(look: Look) -> list[Part]:
+def _slab(look: Visual) -> list[Part]:
     """A plane that moves with a link: a thin box."""
     x, y = (half or 10.0 for half in look.size[:2])
     return [_part(look, "box", solids.box(), (x, y, 1e-3))]
 
 
-def _cylinder(look: Look) -> list[Part]:
+def _cylinder(look: Visual) -> list[Part]:
     radius, half, _ = look.size
     return [_part(look, "cylinder", solids.cylinder(), (radius, radius, half))]
 
 
-def _capsule(look: Look) -> list[Part]:
+def _capsule(look: Visual) -> list[Part]:
     radius, half, _ = look.size
     caps = [_part(look, "ball", solids.ball(), [radius] * 3, side * half) for side in (-1.0, 1.0)]
     return [*_cylinder(look), *caps]
 
 
-def _mesh(look: Look) -> list[Part]:
+def _mesh(look: Visual) -> list[Part]:
     assert look.mesh is not None
     uv = look.mesh.uv if look.texture is not None and not look.texture.cube else None
     mesh = look.mesh if uv is None else look.mesh.textured
@@ -176,20 +176,11 @@ def group(parts: Sequence[Part], nlink: int, environments: Sequence[int], apart:
         n, copies = len(same), len(shown)
         index, copy = np.tile(np.arange(n), copies), np.repeat(np.arange(copies), n)
         link = np.array([part.link if part.link >= 0 else nlink for part in same])[index]
-        local = [np.stack([getattr(part, name) for part in same])[index] for name in ("position", "quaternion", "scale")]
+        local = [
+            np.stack([getattr(part, name) for part in same])[index] for name in ("position", "quaternion", "scale")
+        ]
         groups.append(Group(same, index, np.array(shown)[copy], copy, link, *local))
     return groups
-
-
-def quaternion_of(rotation: Array) -> Array:
-    """The unit quaternion [4], w first, of a rotation [3, 3]."""
-    (a, b, c), (d, e, f), (g, h, i) = rotation.tolist()
-    rows = np.array([
-        (1 + a + e + i, h - f, c - g, d - b), (h - f, 1 + a - e - i, b + d, c + g),
-        (c - g, b + d, 1 - a + e - i, f + h), (d - b, c + g, f + h, 1 - a - e + i),
-    ])  # fmt: skip
-    best = rows[int(np.argmax(np.diagonal(rows)))]
-    return best / np.linalg.norm(best)
 
 
 def product(a: Array, b: Array) -> Array:

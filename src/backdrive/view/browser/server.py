@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 if TYPE_CHECKING:
     import viser
 
-INSTALL = "the viewer in the browser needs viser: pip install 'backdrive[browser]'"
+INSTALL = "the viewer in the browser needs viser: pip install 'backdrive[view]'"
 LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::", "")
 FIRST_PORT, PORTS = 8080, 100
@@ -86,7 +86,9 @@ def start(host: str, port: int | None, origins: Sequence[str], label: str) -> vi
 
     for message in (_messages.ShareUrlRequest, _messages.ShareUrlDisconnect):
         server._websock_server.unregister_handler(message)
-    server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="medium")
+    server.gui.configure_theme(
+        show_logo=False, show_share_button=False, control_width="small", control_layout="collapsible"
+    )
     return server
 
 

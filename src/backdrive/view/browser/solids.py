@@ -1,4 +1,4 @@
-"""Triangles of the simple solids, of unit size: vertices [n, 3] and faces [m, 3]. Edges are sharp where a solid's are."""
+"""Triangles of simple solids of unit size: vertices [n, 3] and faces [m, 3]. Edges are sharp where a solid's are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ AROUND = 32
 def box() -> Triangles:
     """The cube with corners (±1, ±1, ±1)."""
     corners = np.array([(-1, -1), (1, -1), (1, 1), (-1, 1)], dtype=float)
-    vertices, faces = [], []
+    vertices: list[Array] = []
+    faces: list[Array] = []
     for axis in range(3):
         for side in (-1.0, 1.0):
             square = np.insert(corners, axis, side, axis=1)
