@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -222,6 +223,11 @@ class Trajectory:
         """rad/s. 3D: [S + 1, B, 3], in world axes. 2D: [S + 1, B]."""
         spin = self._of_body(2, body)
         return spin if self._simulator.model.dim == 3 else spin[..., 2]
+
+    def _repr_html_(self) -> str | None:
+        """As the last value of a notebook cell: the motion, if what shows it is installed."""
+        page: str | None = importlib.import_module("backdrive.view").inline(self)
+        return page
 
     def __repr__(self) -> str:
         shape = "x".join(str(n) for n in self.q.shape[1:-1])

@@ -15,7 +15,8 @@ from .stage import Staging
 __all__ = ["Animation", "Gradients", "Staging", "animate", "draw", "export", "gradients", "show"]
 
 _ON_DEMAND = {
-    "Animation": "animation", "animate": "animation", "draw": "drawing", "export": "showing", "show": "showing",
+    "Animation": "animation", "animate": "animation", "draw": "drawing", "export": "showing", "inline": "showing",
+    "show": "showing",
 }  # fmt: skip
 
 

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from .browser.page import Page
     from .browser.viewer import Viewer
 
+INLINE = 16
+"""The most environments that a notebook shows by itself."""
+
 Environments = str | int | Sequence[int] | None
 Loss = Gradients | Tensor | Callable[[Trajectory], Tensor] | None
 
@@ -76,6 +79,15 @@ def export(
     mode = environments if isinstance(environments, str) else None
     options = {"overlays": overlays, "gradients": _gradients(what, gradients), "arrows": arrows, "fps": fps}
     return backends.find("page").show(stage, file=file, environments=mode, **options)
+
+
+def inline(path: Trajectory) -> str | None:
+    """The page of a trajectory for a notebook, of a few environments at most; None where it cannot be shown."""
+    try:
+        count = path.q.shape[1] if path.q.ndim == 3 else 1
+        return export(path, environments=None if count == 1 else range(min(count, INLINE)))._repr_html_()
+    except (ImportError, ValueError):  # viser is missing, or nothing is finite: the notebook shows the text
+        return None
 
 
 def _numbers(environments: Environments) -> int | Sequence[int] | None:

@@ -115,7 +115,8 @@ class PageScene:
         opacity = one.opacities() * self.arrangement.opacity[one.copy]
         vertices, faces = part.triangles
         return scene.add_batched_meshes_simple(
-            name, vertices, faces, batched_colors=one.colors(), lod="auto" if len(vertices) > FINE else "off", flat_shading=part.geometry == "box",
+            name, vertices, faces, batched_colors=one.colors(), flat_shading=part.geometry == "box",
+            lod="auto" if len(vertices) > FINE else "off",
             batched_opacities=opacity if (opacity < 1.0).any() else None, side="front", **pose,
         )  # fmt: skip
 

@@ -86,9 +86,8 @@ def start(host: str, port: int | None, origins: Sequence[str], label: str) -> vi
 
     for message in (_messages.ShareUrlRequest, _messages.ShareUrlDisconnect):
         server._websock_server.unregister_handler(message)
-    server.gui.configure_theme(
-        show_logo=False, show_share_button=False, control_width="small", control_layout="collapsible"
-    )
+    server.gui.configure_theme(show_logo=False, show_share_button=False, control_width="small")
+    server.gui.main_panel.dock_right()  # beside the picture, not over it
     return server
 
 
