@@ -20,6 +20,7 @@ from ..trajectory import Trajectory
 from . import video
 from .camera import limits as camera_limits
 from .drawing import Drawing, choose
+from .stage import frames
 from .world import PlanarWorld
 
 Array = np.ndarray
@@ -82,7 +83,7 @@ class Animation:
         self._world = PlanarWorld(path.model, constants)
         self._trailing = _links(path, trail)
         self._times = path.time.double().numpy()
-        self._frames = _frames(self._times, self.fps / self.speed)
+        self._frames = frames(self._times, self.fps / self.speed)
         self._angle, self._position = self._world.poses(q)
         shown = self._frames
         self._limits = camera_limits(self._world, self._angle[shown], self._position[shown], limits)
@@ -233,15 +234,6 @@ def _links(path: Trajectory, trail: Sequence[str] | bool) -> list[int]:
     else:
         names = (trail,) if isinstance(trail, str) else tuple(trail)
     return [int(model.body_link[model.body_index(name)]) for name in names]
-
-
-def _frames(times: Array, per_second: float) -> list[int]:
-    """Indices of the states nearest to the times of the frames. times: [S] s, starting at 0."""
-    count = math.floor(times[-1] * per_second + 1e-9) + 1
-    wanted = np.arange(count) / per_second
-    after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
-    nearest = np.where(wanted - times[after - 1] < times[after] - wanted, after - 1, after)
-    return nearest.tolist()
 
 
 def _figure(limits: Array, title: str | None) -> tuple[Figure, Any]:

@@ -9,8 +9,8 @@ import torch
 
 import backdrive as bd
 from backdrive.view import animate, draw
-from backdrive.view.animation import _frames
 from backdrive.view.camera import limits
+from backdrive.view.stage import frames as _frames
 from backdrive.view.world import PlanarWorld, contains
 
 matplotlib.use("Agg")
