@@ -11,9 +11,9 @@ from typing import Any
 
 from .stage import Staging
 
-__all__ = ["Animation", "Staging", "animate", "draw"]
+__all__ = ["Animation", "Staging", "animate", "draw", "picture"]
 
-_ON_DEMAND = {"Animation": "animation", "animate": "animation", "draw": "drawing"}
+_ON_DEMAND = {"Animation": "animation", "animate": "pictures", "draw": "pictures", "picture": "pictures"}
 
 
 def __getattr__(name: str) -> Any:
