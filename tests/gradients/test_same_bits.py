@@ -153,6 +153,22 @@ def test_short_calls_of_mujocos_physics():
     assert torch.equal(torch.func.grad(lambda v: last_speeds(v, "rollout"))(v), right)
 
 
+BALL = """<mujoco><option timestep="0.005" integrator="RK4"/><worldbody><geom type="plane" size="5 5 1"/>
+  <body pos="0 0 0.1"><freejoint/><geom type="sphere" size="0.1" mass="1"/></body></worldbody></mujoco>"""
+
+
+def test_contacts_that_end_within_a_step():
+    """A stage without contacts is free of what the stage before found, also beside environments that have some."""
+    rng, model, batch = np.random.default_rng(0), bd.load(BALL), 256
+    sim, start = bd.Simulator(model, physics="mujoco", threads=1), model.initial_state(batch)
+    q, v = start.q.clone(), start.v + torch.tensor(rng.normal(size=start.v.shape))
+    q[:, 2] += 0.003 * torch.tensor(rng.uniform(-1.0, 1.0, size=batch))
+    right = sim.rollout(bd.State(q, v), steps=4).last
+    for k in range(batch):
+        alone = sim.rollout(bd.State(q[k], v[k]), steps=4).last
+        assert torch.equal(alone.q, right.q[k]) and torch.equal(alone.v, right.v[k])
+
+
 # ------------------------------------------------------------------------------------------ several solutions
 
 

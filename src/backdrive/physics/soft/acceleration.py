@@ -23,6 +23,7 @@ from .newton import Newton, NewtonSolution
 from .problem import SoftProblem
 from .ropes import RopeRows
 from .settings import SoftSettings
+from .stage_before import StageBefore
 from .tendons import tendon_forces
 
 
@@ -70,17 +71,17 @@ class Acceleration:
 
 def accelerate(
     tree: Tree, settings: SoftSettings, h: Scalar, state: StateArrays, step_inputs: StepInputs,
-    known: ScalarArray | None = None, guess: ScalarArray | None = None,
+    known: ScalarArray | None = None, before: StageBefore | None = None,
 ) -> Acceleration:  # fmt: skip
     """The acceleration of a state; h: the step size (s), below twice which no time constant of a solref can be.
 
-    known [nv]: w of the solution, if it was found before (`problem`); guess [nv]: of w - w₀, if it was not.
+    known [nv]: w of the solution, if it was found before (`problem`); before: that of the stage before, if it was not.
     """
     inputs, dynamics = free_motion(tree, settings, state, step_inputs)
     if tree.constraints is None:
         complete(tree, state.q, dynamics, dynamics.reduced)
         return Acceleration(inputs, dynamics, None)
-    constrained = constrain(tree, settings, h, inputs, dynamics, known, guess)
+    constrained = constrain(tree, settings, h, inputs, dynamics, known, before)
     complete(tree, state.q, dynamics, constrained.solution.w)
     return Acceleration(inputs, dynamics, constrained)
 
@@ -112,9 +113,9 @@ def free_motion(
 
 def constrain(
     tree: Tree, settings: SoftSettings, h: Scalar, inputs: DynamicsInputs, dynamics: Dynamics,
-    known: ScalarArray | None, guess: ScalarArray | None,
+    known: ScalarArray | None, before: StageBefore | None,
 ) -> SoftConstrained:  # fmt: skip
-    """Find the constraints of a state, and solve them; known, guess: as in `accelerate`."""
+    """Find the constraints of a state, and solve them; known, before: as in `accelerate`."""
     state = StateArrays(inputs.q, inputs.v)
     constraints, soft = tree.constraints, SoftConstants(tree.constraints, tree.nlink)
     q = memory(tree.nq)
@@ -138,5 +139,5 @@ def constrain(
     rows.contacts(contacts)
     problem.close_contacts()
     newton = Newton(problem)
-    solution = newton.solve(dynamics.reduced, guess) if known is None else newton.resume(known)
+    solution = newton.solve(dynamics.reduced, before) if known is None else newton.resume(known)
     return SoftConstrained(soft, contacts, newton, solution, q)

@@ -17,6 +17,7 @@ from .forces import WHOLE, Share, add_soft_forces
 from .integrate import update
 from .rates import displacement_rates
 from .settings import STAGES
+from .stage_before import StageBefore
 
 
 def soft_step(
@@ -81,8 +82,7 @@ class RungeKuttaStages:
         for array, n in ((self.mean_rate, nv), (self.mean_a, nv), (self.status, 5), (self.displacement, nv)):
             zero(n, array)
         copy(nv, state.v, self.v)
-        self._change = memory(nv)  # w - w₀ of the stage before, at which Newton's method starts
-        zero(nv, self._change)
+        self._before = None if tree.constraints is None else StageBefore(tree, ctx.soft)
         for s in rolled(ctx.soft.evaluations):
             here = self.state(tree, state, s)
             if known is None:
@@ -101,14 +101,12 @@ class RungeKuttaStages:
     def _solve(self, s: Index, here: StateArrays) -> ScalarArray:
         """The accelerations of stage s; with the forces of its constraints, their solution, and its status."""
         ctx, nv = self.ctx, self.ctx.tree.nv
-        now = accelerate(ctx.tree, ctx.soft, ctx.h, here, self.inputs, guess=self._change)
+        before = None if self._before is None else self._before.at(s)
+        now = accelerate(ctx.tree, ctx.soft, ctx.h, here, self.inputs, before=before)
         if self.forces is not None:
             add_soft_forces(ctx.tree, ctx.soft, ctx.h, now, Share.of_stage(s, stage_weight(s)), self.forces)
         if now.constrained is not None:
-            w, free = now.constrained.solution.w, now.dynamics.reduced
-            copy(nv, w, self.w.at(s * nv))
-            for k in loop(nv):
-                self._change[k] = w[k] - free[k]
+            copy(nv, now.constrained.solution.w, self.w.at(s * nv))
         for k, x in enumerate((now.dynamics.clipped, *now.status())):
             self.status[k] = self.status[k] + x if k == 4 else maximum(self.status[k], x)
         return now.dynamics.vdot
