@@ -79,6 +79,7 @@ class Viewer:
         self.timeline = Timeline(server, stage.time, play=options.play) if driver is None else None
         self.panel = None if driver is None else LivePanel(server, driver, run=options.play)
         self._poses = self._now()
+        self.scene.aim(arrange(stage, self._mode, self._environment))
         self._build()
         self._frames = 0
         self._checkboxes(options)
