@@ -106,7 +106,7 @@ class Env(gymnasium.Env):
             gymnasium.logger.warn("render() does nothing: the environment was made without a render_mode")
             return None
         if self._picture is None:
-            self._picture = Picture(self.batch.simulator, self.task, *self._size)
+            self._picture = Picture(self.task, *self._size)
         now = self.batch.where().detach()
         image = self._picture.of(State(now.q, now.v), 0)
         if self.render_mode == "rgb_array":

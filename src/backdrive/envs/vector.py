@@ -155,7 +155,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if self.render_mode is None:
             return None
         if self._picture is None:
-            self._picture = Picture(self.batch.simulator, self.task, *self._size)
+            self._picture = Picture(self.task, *self._size)
         state = self.state.detach()
         return tuple(self._picture.of(state, i) for i in range(self.num_envs))
 

@@ -9,14 +9,14 @@ looks, contacts, in plain numpy. A backend shows the stage: each is one module o
 import importlib
 from typing import Any
 
-from .gradients import Gradients, gradients
+from .loss_gradients import Gradients, gradients
 from .stage import Staging
 
-__all__ = ["Animation", "Gradients", "Staging", "animate", "draw", "export", "gradients", "show"]
+__all__ = ["Animation", "Gradients", "Staging", "animate", "draw", "export", "gradients", "picture", "show"]
 
 _ON_DEMAND = {
-    "Animation": "animation", "animate": "animation", "draw": "drawing", "export": "showing", "inline": "showing",
-    "show": "showing",
+    "Animation": "animation", "animate": "pictures", "draw": "pictures", "picture": "pictures", "export": "showing",
+    "inline": "showing", "show": "showing",
 }  # fmt: skip
 
 

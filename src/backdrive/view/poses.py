@@ -13,14 +13,14 @@ from ..schema.layout import NQ
 Array = np.ndarray
 
 
-def link_poses(model: Model, q: Array, constants: Array | None = None) -> tuple[Array, Array]:
-    """Positions [S, B, nlink, 3] (m) and unit quaternions [S, B, nlink, 4] (w first) of the links, float32.
+def link_poses(model: Model, q: Array, constants: Array | None = None, dtype: type = np.float32) -> tuple[Array, Array]:
+    """Positions [S, B, nlink, 3] (m) and unit quaternions [S, B, nlink, 4] (w first) of the links.
 
     q: [S, B, nq]. constants: of the model with other parameters, [nconst] or [B, nconst].
     """
     steps, batch = q.shape[:2]
-    positions = np.empty((steps, batch, model.nlink, 3), dtype=np.float32)
-    rotations = np.empty((steps, batch, model.nlink, 4), dtype=np.float32)
+    positions: Array = np.empty((steps, batch, model.nlink, 3), dtype=dtype)
+    rotations: Array = np.empty((steps, batch, model.nlink, 4), dtype=dtype)
     numbers = (model.constants if constants is None else constants)[..., : model.nlink * layout.LINK]
     records = np.atleast_2d(numbers).reshape(-1, model.nlink, layout.LINK)  # [1 or B, nlink, LINK]
     poses: list[tuple[Array, Array]] = []

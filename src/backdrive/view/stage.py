@@ -36,8 +36,9 @@ class Staging:
 
     time: [S] s. environments: the numbers of the B shown ones. constants: of the model with the parameters of the
     rollout, [nconst] or [B, nconst]. sources: the rollout of each environment, and its number there; none for states.
-    Links keep their last finite pose; `visible` [B, nlink] is False for those that never had one. notes: sentences that
-    tell users what is not shown as it is. Planar models are in the plane z = 0; `up` is "+y" for them, else "+z".
+    q: coordinates as they were, [S, B, nq]. Links keep their last finite pose; `visible` [B, nlink] is False for those
+    that never had one. notes: sentences that tell users what is not shown as it is. Planar models are in the plane
+    z = 0; `up` is "+y" for them, else "+z".
     """
 
     model: Model
@@ -47,13 +48,14 @@ class Staging:
     environments: tuple[int, ...]
     constants: Array
     visible: Array
+    q: Array = field(repr=False)
     notes: tuple[str, ...] = ()
     sources: tuple[tuple[Trajectory, int | None], ...] = field(default=(), repr=False)
     simulator: Simulator | None = field(default=None, repr=False)
 
     @staticmethod
     def of(
-        what: Model | State | Trajectory | Simulator | Sequence[Trajectory],
+        what: Model | State | Trajectory | Simulator | Staging | Sequence[Trajectory],
         state: State | None = None,
         *,
         model: Model | None = None,
@@ -138,6 +140,11 @@ class Staging:
         records = records.reshape(-1, self.model.nlink, layout.LINK)[:, self.model.body_link]
         return records[..., layout.MASS], records[..., layout.COM :][..., :3]
 
+    @property
+    def body_masses(self) -> Array:
+        """kg, [1 or B, nbody]."""
+        return self._inertials[0]
+
     def body_centers(self, which: Sequence[int] | slice = slice(None)) -> Array:
         """Centers of mass of the bodies in some frames, m: [F, B, nbody, 3]."""
         links = self.model.body_link
@@ -177,7 +184,7 @@ class Staging:
 
     def bounds_of(self, which: Sequence[int] | slice) -> tuple[Array, Array]:
         """The corners of boxes around all that moves, in some frames: [F, B, 3] each. Links count as balls."""
-        radii, centers = self._balls
+        radii, centers = self.balls
         used = np.flatnonzero(radii >= 0.0)
         quaternions = self.rotations[which][:, :, used].astype(np.float64)
         arm = np.broadcast_to(centers[used], (*quaternions.shape[:-1], 3))
@@ -189,7 +196,7 @@ class Staging:
         return np.nanmin(middle - reach, 2), np.nanmax(middle + reach, 2)
 
     @cached_property
-    def _balls(self) -> tuple[Array, Array]:
+    def balls(self) -> tuple[Array, Array]:
         """The radius of a ball around the looks of each link (negative: the link has none) and its center in the link's
         frame: [nlink], [nlink, 3]."""
         low, high = np.full((self.model.nlink, 3), np.inf), np.full((self.model.nlink, 3), -np.inf)
@@ -304,7 +311,7 @@ def _made(
     if not (np.isfinite(positions).all() and np.isfinite(rotations).all()):
         notes = _hold_finite(time, positions, rotations, visible, chosen)
     return Staging(
-        model, time, positions, rotations, tuple(chosen), constants, visible, tuple(notes), sources, simulator
+        model, time, positions, rotations, tuple(chosen), constants, visible, q, tuple(notes), sources, simulator
     )
 
 
@@ -346,7 +353,8 @@ def _contacts(path: Trajectory, number: int | None, which: Sequence[int], time: 
         array = array[:, None] if number is None else array[:, number : number + 1]
         values.append(np.pad(array, [(0, 0)] * 3 + [(0, 3 - array.shape[-1])]))
     points, forces = values
-    pressing = np.isfinite(forces).all(-1, keepdims=True) & np.isfinite(points).all(-1, keepdims=True)
+    finite = np.isfinite(forces).all(-1, keepdims=True) & np.isfinite(points).all(-1, keepdims=True)
+    pressing = finite & (points != 0.0).any(-1, keepdims=True)  # a place that first touches later has no point yet
     model = path.model
     links = [[int(model.shape_link[model.shape_index(name)]) for name in pair] for pair in found.pairs]
     return ContactArrows(np.where(pressing, points, 0.0), np.where(pressing, forces, 0.0), np.array(links))

@@ -18,8 +18,8 @@ from ..stage import Staging
 class ViewBackend(Protocol):
     """A module that shows stages."""
 
-    def show(self, stage: Staging, **options: Any) -> Any:
-        """Show a stage; the options are the backend's own."""
+    def show(self, stage: Staging, *film: Any, **options: Any) -> Any:
+        """Show a stage. film: `FilmOptions`, of those that make films; the options are the backend's own."""
 
 
 def names() -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...model import checks
-from ..gradients import Gradients
+from ..loss_gradients import Gradients
 from ..stage import Staging
 from . import server as servers
 from .arrangement import arrange, parse

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...model import checks
-from ..gradients import Gradients
+from ..loss_gradients import Gradients
 from ..poses import link_poses
 from ..stage import ContactArrows, Staging
 from . import server as servers
