@@ -149,7 +149,7 @@ def compare(picture: np.ndarray, file: Path) -> None:
     """The picture looks like the one in the file, blurred a little; BACKDRIVE_BASELINES=write writes it there."""
     from PIL import Image
 
-    small = Image.fromarray(picture).resize((160, 100), Image.Resampling.BOX)
+    small = Image.fromarray(picture).resize((240, 150), Image.Resampling.BOX)
     if os.environ.get("BACKDRIVE_BASELINES") == "write":
         file.parent.mkdir(parents=True, exist_ok=True)
         small.save(file, optimize=True)

@@ -9,7 +9,7 @@ looks, contacts, in plain numpy. A backend shows the stage: each is one module o
 import importlib
 from typing import Any
 
-from .gradients import Gradients, gradients
+from .loss_gradients import Gradients, gradients
 from .stage import Staging
 
 __all__ = ["Animation", "Gradients", "Staging", "animate", "draw", "export", "gradients", "picture", "show"]

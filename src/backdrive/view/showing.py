@@ -13,7 +13,7 @@ from ..model import State
 from ..simulator import Simulator
 from ..trajectory import Trajectory
 from . import backends
-from .gradients import Gradients, gradients
+from .loss_gradients import Gradients, gradients
 from .stage import Staging
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import backdrive as bd
-from backdrive.view.gradients import gradients
+from backdrive.view import gradients
 
 STEPS, DT, STEP = 6, 0.02, 1e-6
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from ...model import checks
-from ..gradients import Gradients
+from ..loss_gradients import Gradients
 from ..stage import Staging
 from . import server as servers
 from .arrangement import arrange, parse
@@ -20,8 +20,6 @@ from .scene import PageScene, Poses
 from .sensitivity import QUANTITIES, GradientArrows
 
 FPS = 30.0
-FAR = 3.0
-"""The camera shows the whole motion if that is at most this many times larger than the start."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +69,8 @@ def record(stage: Staging, options: PageOptions) -> Page:
     server = servers.start("127.0.0.1", None, (), "backdrive")  # viser records what it would send to pages
     try:
         scene = PageScene(server, stage)
-        _look(scene)
         arrangement = arrange(stage, mode, environment)
+        scene.aim(arrangement, whole=True)
         low, high = stage.bounds_of([0])
         size = float(np.linalg.norm((high - low)[0].max(0)))
         overlays: list[Overlay] = [kinds[name](server, stage, size) for name in options.overlays]
@@ -97,13 +95,3 @@ def record(stage: Staging, options: PageOptions) -> Page:
         servers.stop(server)
     title = f"{stage.model.nbody} bodies, {float(stage.time[-1]):.4g} s"
     return Page(text.replace("<title>Viser</title>", f"<title>backdrive: {html.escape(title)}</title>"), title)
-
-
-def _look(scene: PageScene) -> None:
-    """Show the whole motion, unless it goes far."""
-    low, high = scene.stage.bounds
-    first_low, first_high = (x[0] for x in scene.stage.bounds_of([0]))
-    start = float(np.linalg.norm(first_high.max(0) - first_low.min(0)))
-    whole = float(np.linalg.norm(high - low))
-    if whole < FAR * start:
-        scene.look_at((low + high) / 2.0, whole)

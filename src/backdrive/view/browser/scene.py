@@ -19,6 +19,8 @@ Array = np.ndarray
 
 VIEW = {"+z": np.array([1.0, -1.6, 0.8]), "+y": np.array([0.0, 0.25, 1.6])}
 """Where the camera stands at first, from the middle of what is shown, by the direction that is up."""
+FAR = 3.0
+"""The camera shows the whole motion if that is at most this many times larger than the start."""
 FINE = 5000
 """Meshes of more vertices are drawn more coarsely where they are far away."""
 UP = {"+z": (0.0, 0.0, 1.0), "+y": (0.0, 1.0, 0.0)}
@@ -60,7 +62,6 @@ class PageScene:
         self.collision = collision
         server.scene.set_up_direction(UP[stage.up])
         server.scene.configure_default_lights(enabled=True, cast_shadow=True)
-        self._look()
 
     def build(self, arrangement: Placing, poses: Poses) -> None:
         """Add all nodes, in place of those that are there."""
@@ -146,19 +147,28 @@ class PageScene:
             section_size=cell, cell_color=(225, 228, 232), section_color=(200, 205, 210), position=middle,
         )  # fmt: skip
 
-    def _look(self) -> None:
-        """Stand so that everything is in the picture at the start."""
-        low, high = self.stage.bounds_of([0])
-        low, high = low[0].min(0), high[0].max(0)
-        self.look_at((low + high) / 2.0, max(float(np.linalg.norm(high - low)), 1e-2))
+    def aim(self, arrangement: Placing, *, whole: bool = False) -> None:
+        """Stand so that all shown environments are in the picture at the start; whole: in all of the motion, unless it
+        goes far."""
+        low, high = self._corners(arrangement, slice(0, 1))
+        if whole:
+            all_low, all_high = self._corners(arrangement, slice(None))
+            if np.linalg.norm(all_high - all_low) < FAR * np.linalg.norm(high - low):
+                low, high = all_low, all_high
+        self._look_at((low + high) / 2.0, max(float(np.linalg.norm(high - low)), 1e-2))
 
-    def look_at(self, middle: Array, size: float) -> None:
+    def _corners(self, arrangement: Placing, frames: slice) -> tuple[Array, Array]:
+        """Of a box around the shown environments in some frames."""
+        low, high = (x[:, arrangement.environments] + arrangement.shift for x in self.stage.bounds_of(frames))
+        return low.min((0, 1)), high.max((0, 1))
+
+    def _look_at(self, middle: Array, size: float) -> None:
         """Point the camera of pages that are opened from now on at a place; size: what is to be in the picture, m."""
         toward = VIEW[self.stage.up] / np.linalg.norm(VIEW[self.stage.up])
         camera = self.server.initial_camera
         camera.up = UP[self.stage.up]
         camera.fov = float(FIELD)
-        distance = 0.75 * size / np.tan(FIELD / 2.0)
+        distance = 0.55 * size / np.tan(FIELD / 2.0)
         camera.near, camera.far = float(distance / 100.0), float(distance * 100.0)
         camera.position, camera.look_at = tuple((middle + distance * toward).tolist()), tuple(middle.tolist())
 

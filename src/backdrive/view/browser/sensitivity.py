@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ...model import Kind, Model
-from ..gradients import Gradients
+from ..loss_gradients import Gradients
 from ..stage import Staging
 from .arrangement import Placing
 from .overlays import Overlay, add_arrows, joint_axes, set_arrows

@@ -9,7 +9,7 @@ import numpy as np
 Array = np.ndarray
 Triangles = tuple[Array, Array]
 
-AROUND = 32
+AROUND = 24
 """Corners of the polygon that stands for a circle."""
 
 

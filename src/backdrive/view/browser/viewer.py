@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...model import checks
-from ..gradients import Gradients
+from ..loss_gradients import Gradients
 from ..poses import link_poses
 from ..stage import ContactArrows, Staging
 from . import server as servers
@@ -79,6 +79,7 @@ class Viewer:
         self.timeline = Timeline(server, stage.time, play=options.play) if driver is None else None
         self.panel = None if driver is None else LivePanel(server, driver, run=options.play)
         self._poses = self._now()
+        self.scene.aim(arrange(stage, self._mode, self._environment))
         self._build()
         self._frames = 0
         self._checkboxes(options)
