@@ -74,7 +74,7 @@ class SoftAdjoint(ShapesAdjoint):
     ) -> None:  # fmt: skip
         """From y_bar [nbody, nv] and the cotangents of the forces to free_bar and records_bar, which are added to."""
         assert step.problem is not None and step.solution is not None
-        contacts, problem, tables = step.contacts, step.problem.contacts, self.engine.tables
+        contacts, problem, tables = step.contacts, step.problem, self.engine.tables
         virtual = np.zeros_like(step.y)
         given = np.zeros((contacts.count, FORCE), virtual.dtype)
         if forces_bar is not None:
@@ -84,9 +84,8 @@ class SoftAdjoint(ShapesAdjoint):
                 moved = contacts.bodies[:, k] > 0
                 own = memory.array(f"y_{end} of contacts", contacts.count, virtual.shape[1])
                 np.add.at(y_bar, contacts.bodies[moved, k] - 1, own[moved])
-        wanted = np.zeros((problem.blocks + 1, problem.nv))
-        wanted[:-1] = y_bar[problem.touched - 1]
-        virtual[problem.touched] = step.solution.solve(step.problem, wanted)[:-1]
+        wanted = y_bar[problem.touched - 1].astype(np.float64)
+        virtual[problem.touched] = self.engine.newton.hessian_solve(memory, problem, step.solution, wanted)
         both = self._run(memory, constants, step, virtual, given)
         width = self.engine.form.body_width
         bodies_bar = self._rows(memory, "bodies_bar", tables.nbody + 1, width, zero=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 from ...backends import Integer, Kernel, Number, Picked, Rows, Table
@@ -13,6 +12,7 @@ from ...physics.constraints.forces import FORCE
 from ...physics.geometry.mujoco import GEOM_CONTACT
 from ...physics.geometry.solids import Hull
 from ...physics.math import spatial as sp
+from ...physics.math.arrays import split
 from ...physics.tree.poses import Pose, pose_size
 from ...schema import layout
 from ..bodies import BodyForm
@@ -220,29 +220,35 @@ def soft_contacts_adjoint(form: SoftContactForm) -> Kernel:
 # ------------------------------------------------------------------------------------------ laws
 
 
-def _law_kernel(
-    name: str, form: SoftContactForm, results: tuple[str, ...], body: Callable[[dict[str, Any]], None]
-) -> Kernel:
-    outputs = [Rows(result, writable=True) for result in results]
-    inputs = [Rows("law"), Rows("x")]
-    return make_kernel(name, form, [*inputs, *outputs], lambda **a: body(a), unroll=True)
-
-
 def _law(form: SoftContactForm, a: dict[str, Any]) -> tuple[Any, tuple[Any, ...]]:
     return form.law_of(a["law"].get(0, form.law.size)), tuple(a["x"].get(0, form.rows))
 
 
 @functools.cache
-def law_forces(form: SoftContactForm) -> Kernel:
-    """Per contact: the forces f [rows], the curvature C [rows, rows] and the mode at residuals x."""
+def law_terms(form: SoftContactForm) -> Kernel:
+    """Per contact: the forces f [rows], the curvature C [rows, rows] and the mode at residuals x; and its terms of the
+    gradient and the Hessian: Pᵀ f of both bodies, and the blocks Pᵀ C P of the first one, of row 2 and column 1, and of
+    the second one."""
+    rows, nv = form.rows, form.body.nv
 
-    def body(a: dict[str, Any]) -> None:
+    def body(**a: Any) -> None:
         (law, x), elliptic = _law(form, a), form.settings.elliptic
-        a["f"].put(0, law.force(elliptic, x))
-        a["C"].put(0, [c for row in law.curvature(elliptic, x) for c in row])
+        f, C = law.force(elliptic, x), law.curvature(elliptic, x)
+        a["f"].put(0, f)
+        a["C"].put(0, [c for row in C for c in row])
         a["mode"].put(0, [law.mode(elliptic, x)])
+        pushes = split(a["pushes"].get(0, rows * form.push), *[form.push] * rows)
+        columns = [tuple(push[k] for push in pushes) for k in range(form.push)]
+        bent = [tuple(sp.dot(row, column) for row in C) for column in columns]
+        for end, start in (("low", 0), ("high", nv)):
+            a[f"push_{end}"].put(0, [sp.dot(column, f) for column in columns[start : start + nv]])
+        for end, row, column in (("low", 0, 0), ("cross", nv, 0), ("high", nv, nv)):
+            block = [sp.dot(columns[row + i], bent[column + j]) for i in range(nv) for j in range(nv)]
+            a[f"block_{end}"].put(0, block)
 
-    return _law_kernel("soft_law", form, ("f", "C", "mode"), body)
+    results = ("f", "C", "mode", "push_low", "push_high", "block_low", "block_cross", "block_high")
+    arguments = [Rows("pushes"), Rows("law"), Rows("x"), *(Rows(name, writable=True) for name in results)]
+    return make_kernel("soft_terms", form, arguments, body, unroll=True)
 
 
 @functools.cache

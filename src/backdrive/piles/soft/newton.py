@@ -1,8 +1,9 @@
 """Newton's method for the convex problem of soft contacts, over the bodies of a world as blocks.
 
 On whitened accelerations y, the cost is |y|²/2 + Σ s(x₀ + P y), with the cost s of a contact's law. Its gradient is
-y - Pᵀ f, and its Hessian 1 + Pᵀ C P, which `SparseDelassus` factors. The method starts from the smooth acceleration,
-y = 0: the result is a function of the state alone.
+y - Pᵀ f, and its Hessian 1 + Pᵀ C P, a block-sparse matrix (`block_factors`). The method starts from the smooth
+acceleration, y = 0: the result is a function of the state alone. It works in float64 whatever the precision of the
+other stages.
 """
 
 from __future__ import annotations
@@ -10,39 +11,57 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.sparse.linalg import SuperLU
 
 from ...backends.llvm_cpu.target import host
 from ...physics.soft.newton import LINE_STEPS, LINE_TOLERANCE
-from ..solvers.sparse_delassus import SparseDelassus
+from ..kernels import summing
+from ..memory import Memory
 from ..stages import StageTarget
 from . import kernels
+from .block_factors import BlockFactors, BlockPattern, BlockSolver, N
 from .contacts import SoftContactForm
 
 Array = np.ndarray
 
 
-@dataclass
+@dataclass(frozen=True)
 class SoftPileProblem:
-    """The contacts of a step: P and x₀, as a `SparseDelassus` has them (b = x₀), and the numbers of their laws."""
+    """The contacts of a step. Bodies are numbered in the order in which they are eliminated.
 
-    contacts: SparseDelassus
+    touched [n]: the bodies with contacts. ends [contact, 2]: of every contact, the one that is eliminated first comes
+    first; n is the world. pushes P [contact, row, 12]: for these ends. residual x₀ [contact, row]. law: numbers.
+    """
+
+    pattern: BlockPattern
+    touched: Array
+    ends: Array
+    pushes: Array
+    residual: Array
     law: Array
 
-    @classmethod
-    def of(cls, form: SoftContactForm, blocks: Array, bodies: Array) -> SoftPileProblem:
-        """blocks: of all contacts (`SoftContactForm.block`). bodies [contact, 2]: 0 does not move."""
-        pushes, residual, law = (blocks[:, form.block[name]] for name in form.block.names)
-        none = np.zeros_like(residual)
-        rows = pushes.reshape(len(blocks), form.rows, form.push)
-        return cls(SparseDelassus(rows, bodies, residual, none, none[:, 0]), np.ascontiguousarray(law))
+    @property
+    def count(self) -> int:
+        """Of bodies with contacts."""
+        return len(self.touched)
+
+    def along(self, y: Array) -> Array:
+        """P y, [contact, row]; y: [n + 1, 6]."""
+        return (self.pushes @ y[self.ends].reshape(len(self.ends), -1, 1))[:, :, 0]
+
+    def owners(self) -> Array:
+        """The places of the three blocks of all contacts: first ends, couplings, second ends; or the last place, where
+        those of the world are left."""
+        low, high = self.ends.T
+        couples, none = high < self.count, np.full(len(low), self.pattern.size)
+        cross = np.where(couples, self.pattern.place(low, np.where(couples, high, 0)), none)
+        return np.concatenate([low, cross, np.where(couples, high, none)])
 
 
 @dataclass
 class SoftPileSolution:
-    """y of the bodies with contacts [block + 1, nv], the last one zero; residuals x and forces f [contact, row];
-    curvatures C [contact, row, row] and modes [contact] there; residual: the part of the first step that the last one
-    was, zero where the method converged. factored: curvatures whose Hessian has the `factors`."""
+    """y of the bodies with contacts [n + 1, 6], the last one zero; residuals x and forces f [contact, row]; curvatures
+    C [contact, row, row] and modes [contact] there; residual: the part of the first step that the last one was, zero
+    where the method converged. factored: curvatures whose Hessian has the `factors`."""
 
     y: Array
     x: Array
@@ -51,63 +70,87 @@ class SoftPileSolution:
     mode: Array
     residual: float
     factored: Array | None = field(repr=False)
-    factors: SuperLU | None = field(repr=False)
-
-    def solve(self, problem: SoftPileProblem, y: Array) -> Array:
-        """H⁻¹ y at the solution, with the factors of the last iteration where they are those of the solution."""
-        contacts = problem.contacts
-        if self.factored is None or not np.array_equal(self.factored, self.C):
-            self.factored, self.factors = self.C, contacts.factor(self.C)
-        assert self.factors is not None
-        return contacts.solve(self.factors, y)
+    factors: BlockFactors | None = field(repr=False)
 
 
 class SparseNewton:
-    """The method, with the kernels of the laws, in float64 whatever the precision of the other stages."""
+    """The method, with its kernels."""
 
     def __init__(self, form: SoftContactForm) -> None:
-        self.form, self.settings, target = form, form.settings, StageTarget(64, host().lanes(64))
-        self._law, self._slopes = (target.stage(make, form) for make in (kernels.law_forces, kernels.law_slopes))
+        self.form, self.settings, self.target = form, form.settings, StageTarget(64, host().lanes(64))
+        self._terms, self._slopes, self._sum = (
+            self.target.stage(make, *of)
+            for make, of in ((kernels.law_terms, (form,)), (kernels.law_slopes, (form,)), (summing, ()))
+        )
+        self._blocks = BlockSolver()
+        self._known: tuple[bytes, BlockPattern] | None = None  # the pattern of the last problem
 
-    def solve(self, problem: SoftPileProblem) -> SoftPileSolution:
-        contacts, settings = problem.contacts, self.settings
-        x, y = contacts.b.copy(), np.zeros((contacts.blocks + 1, contacts.nv))
-        f, C, mode = self.respond(problem, x)
-        if not (np.isfinite(contacts.pushes).all() and np.isfinite(f).all()):
+    def problem(self, blocks: Array, bodies: Array) -> SoftPileProblem:
+        """blocks: of all contacts (`SoftContactForm.block`). bodies [contact, 2]: 0 does not move."""
+        form, moves = self.form, bodies > 0
+        touched, number = np.unique(bodies[moves], return_inverse=True)
+        n = len(touched)
+        ends = np.full(bodies.shape, n)
+        ends[moves] = number.reshape(-1)
+        coupled = np.sort(ends[moves.all(1)], axis=1)
+        pattern = self._pattern(n, np.unique(coupled[:, 0] * n + coupled[:, 1]))
+        ends = np.append(pattern.position, n)[ends]
+        pushes, residual, law = (blocks[:, form.block[name]] for name in form.block.names)
+        pushes, swap = pushes.reshape(len(blocks), form.rows, 2, -1).copy(), ends[:, 0] > ends[:, 1]
+        pushes[swap], ends[swap] = pushes[swap][:, :, ::-1], ends[swap][:, ::-1]
+        pushes = pushes.reshape(len(blocks), form.rows, form.push)
+        law, residual = np.ascontiguousarray(law), np.ascontiguousarray(residual)
+        return SoftPileProblem(pattern, touched[pattern.order], ends, pushes, residual, law)
+
+    def _pattern(self, n: int, codes: Array) -> BlockPattern:
+        key = np.append(codes, n).tobytes()
+        known = self._known
+        if known is None or known[0] != key:
+            known = self._known = key, BlockPattern(n, np.column_stack(np.divmod(codes, n)))
+        return known[1]
+
+    def solve(self, memory: Memory, problem: SoftPileProblem) -> SoftPileSolution:
+        settings, evaluation = self.settings, NewtonTerms(self, memory, problem)
+        x, y = problem.residual.copy(), np.zeros((problem.count + 1, N))
+        f, C, mode = evaluation.at(x)
+        if not (np.isfinite(problem.pushes).all() and np.isfinite(f).all()):
             y[:-1] = np.nan
             return SoftPileSolution(y, x, f, C, mode, np.nan, None, None)
         first, residual, factored, factors = 0.0, 0.0, None, None
         for _ in range(settings.iterations + 1):
-            gradient = y - contacts.whitened(f)
+            gradient = y - evaluation.pushed()
             gradient[-1] = 0.0
             rounding = settings.rounding * (1.0 + float(np.vdot(y, y)))
             if not float(np.vdot(gradient, gradient)) > settings.solved**2 * first + rounding:
                 residual = 0.0
                 break
-            factored, factors = C, contacts.factor(C)
-            p = -contacts.solve(factors, gradient)
+            factored, factors = C, evaluation.factor()
+            p = np.zeros_like(y)
+            p[:-1] = factors.solve(-gradient[:-1])
             decrement = -float(np.vdot(gradient, p))
             first = first or decrement
             last = not decrement > settings.tolerance**2 * first + rounding
             residual = 0.0 if last else float(np.sqrt(max(decrement / first, 0.0)))
-            z = contacts.along(p)
+            z = problem.along(p)
             step = 1.0 if last else self.line_search(problem, x, y, p, z)
             y, x = y + step * p, x + step * z
-            f, C, mode = self.respond(problem, x)
+            f, C, mode = evaluation.at(x)
             if last:
                 break
         return SoftPileSolution(y, x, f, C, mode, residual, factored, factors)
 
-    def respond(self, problem: SoftPileProblem, x: Array) -> tuple[Array, Array, Array]:
-        """Forces [contact, row], curvatures [contact, row, row] and modes [contact] at these residuals."""
-        count, rows = x.shape
-        f, C, mode = np.empty_like(x), np.empty((count, rows * rows), x.dtype), np.empty((count, 1), x.dtype)
-        self._law(count, law=problem.law, x=x, f=f, C=C, mode=mode)
-        return f, C.reshape(count, rows, rows), mode[:, 0]
+    def hessian_solve(self, memory: Memory, problem: SoftPileProblem, solution: SoftPileSolution, y: Array) -> Array:
+        """H⁻¹ y [n, 6] at the solution, with the factors of the last iteration where they are those of the solution."""
+        if solution.factored is None or not np.array_equal(solution.factored, solution.C):
+            evaluation = NewtonTerms(self, memory, problem)
+            _, solution.factored, _ = evaluation.at(solution.x)
+            solution.factors = evaluation.factor()
+        assert solution.factors is not None
+        return solution.factors.solve(y)
 
     def line_search(self, problem: SoftPileProblem, x: Array, y: Array, p: Array, z: Array) -> float:
         """The step along p at which the slope of the cost vanishes; z = P p."""
-        slopes, start, square = np.empty((len(x), 2), x.dtype), float(np.vdot(y, p)), float(np.vdot(p, p))
+        slopes, start, square = np.empty((len(x), 2)), float(np.vdot(y, p)), float(np.vdot(p, p))
 
         def at(step: float) -> tuple[float, float]:
             self._slopes(len(x), law=problem.law, x=x, z=z, slopes=slopes, step=step)
@@ -128,3 +171,53 @@ class SparseNewton:
             middle = 0.5 * (low + high) if high < np.inf else 2.0 * step
             step = wanted if low < wanted < high else middle
         return step
+
+    def run_terms(self, count: int, **values: Array) -> None:
+        self._terms(count, **values)
+
+    def add_up(self, rows: Array, owner: Array, totals: Array) -> None:
+        """totals[owner[i]] += rows[i]"""
+        self._sum(1, rows=rows, totals=totals, owner=owner, count=len(rows), width=rows.shape[1] // self.target.lanes)
+
+    def factor(self, pattern: BlockPattern, blocks: Array) -> BlockFactors:
+        return self._blocks.factor(pattern, blocks)
+
+
+class NewtonTerms:
+    """Forces, gradient and Hessian of a problem, one point after the other."""
+
+    def __init__(self, newton: SparseNewton, memory: Memory, problem: SoftPileProblem) -> None:
+        self.newton, self.memory, self.problem = newton, memory, problem
+        n, target = len(problem.ends), newton.target
+        self._pushed = self._array("pushed by contacts", 2 * n, target.padded(N))
+        self._blocks = self._array("blocks of contacts", 3 * n, target.padded(N * N))
+        self._owners = problem.owners()
+
+    def _array(self, name: str, *shape: int) -> Array:
+        return self.memory.array(name, *shape, dtype=np.float64)
+
+    def at(self, x: Array) -> tuple[Array, Array, Array]:
+        """Forces [contact, row], curvatures [contact, row, row] and modes [contact] at these residuals."""
+        count, rows = x.shape
+        f, C, mode = np.empty_like(x), np.empty((count, rows * rows)), np.empty((count, 1))
+        outputs = {f"push_{end}": self._pushed[k * count :] for k, end in enumerate(("low", "high"))}
+        outputs |= {f"block_{end}": self._blocks[k * count :] for k, end in enumerate(("low", "cross", "high"))}
+        pushes = self.problem.pushes.reshape(count, -1)
+        self.newton.run_terms(count, pushes=pushes, law=self.problem.law, x=x, f=f, C=C, mode=mode, **outputs)
+        return f, C.reshape(count, rows, rows), mode[:, 0]
+
+    def pushed(self) -> Array:
+        """Pᵀ f, [n + 1, 6]."""
+        totals = self._array("pushed", self.problem.count + 1, self._pushed.shape[1])
+        totals.fill(0.0)
+        self.newton.add_up(self._pushed, np.concatenate(list(self.problem.ends.T)), totals)
+        return totals[:, :N].copy()
+
+    def factor(self) -> BlockFactors:
+        """The factors of 1 + Pᵀ C P."""
+        pattern, n = self.problem.pattern, self.problem.count
+        totals = self._array("Hessian", pattern.size + 1, self._blocks.shape[1])
+        totals.fill(0.0)
+        self.newton.add_up(self._blocks, self._owners, totals)
+        totals[:n, : N * N : N + 1] += 1.0
+        return self.newton.factor(pattern, totals)

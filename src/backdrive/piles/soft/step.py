@@ -156,8 +156,8 @@ class SoftEngine(Placement):
         problem = solution = None
         if contacts.count:
             problem = self.assemble(memory, constants, free, points, contacts)
-            solution = self.newton.solve(problem)
-            y[problem.contacts.touched] = solution.y[:-1]
+            solution = self.newton.solve(memory, problem)
+            y[problem.touched] = solution.y[:-1]
         q, v = self.advance(constants, free, inputs, y)
         status = self.status(q, v, points, contacts, solution)
         return SoftPileStep(
@@ -170,7 +170,7 @@ class SoftEngine(Placement):
     ) -> SoftPileProblem:
         blocks = memory.array("blocks", contacts.count, self.form.block.size)
         self._blocks(contacts.count, **contacts.picks(constants, free, points), blocks=blocks, h=self.h)
-        return SoftPileProblem.of(self.form, blocks.astype(np.float64), contacts.bodies)
+        return self.newton.problem(blocks.astype(np.float64), contacts.bodies)
 
     def advance(self, constants: PileConstants, free: Array, inputs: PileInputs, y: Array) -> tuple[Array, Array]:
         """The state after the step: q [nq], v [nv]."""
