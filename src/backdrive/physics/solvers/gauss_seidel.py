@@ -63,8 +63,13 @@ class ProjectedGaussSeidel:
         most, tolerance = problem.capacity, self.tolerance
         impulse, speed, error = problem.impulse, memory(most), memory(1)
         candidate = Candidate(impulse, speed, memory(most), memory(most))
-        guess_active_set(problem, candidate.active_set)
-        solve_active_set(problem, candidate.active_set, impulse)
+        allowed = problem.work.first_allowed()
+        for _ in when(any_lane(allowed)):
+            guess_active_set(problem, candidate.active_set)
+            solve_active_set(problem, candidate.active_set, impulse)
+            problem.work.spend(allowed)
+            for r in loop(problem.count):
+                impulse[r] = select(allowed, impulse[r], 0.0)
         error[0] = residual(problem, impulse, speed)
         refine(problem, candidate, error, tolerance, NEWTON_ITERATIONS)
         active = error[0] > tolerance
@@ -90,8 +95,8 @@ def sweep_the_rest(problem: ContactProblem, error: ScalarArray, tolerance: float
 
     error [1]: the residual of the impulses.
     """
-    left = (error[0] > tolerance) & ~problem.work.allowed()
-    problem.work.budget.use_up(left)
+    left = (error[0] > tolerance) & problem.work.wanted & ~problem.work.allowed()
+    problem.work.use_up(left)
     for _ in when(any_lane(left)):
         impulse, before, speed = problem.impulse, memory(problem.capacity), memory(problem.capacity)
         for r in loop(problem.count):
