@@ -73,7 +73,7 @@ def crowd() -> Callable[[], object]:
     scene = bd.Scene(dim=2)
     for normal, offset in (((0, 1), 0), ((1, 0), -1), ((-1, 0), -1), ((0, -1), -2)):
         scene.add_static(bd.HalfSpace(normal, offset), restitution=1.0, friction=1.0)
-    for k in range(40):
+    for k in range(24):
         position, shape = (-0.9 + 0.25 * (k % 8), 0.12 + 0.25 * (k // 8)), bd.Box(0.2, 0.2) if k % 2 else bd.Circle(0.1)
         scene.add_body(f"{k}", shape, mass=10.0 ** (k % 7 - 3), position=position, restitution=1.0, friction=1.0)
     model = scene.build()

@@ -26,6 +26,7 @@ from ...ir import (
     absolute,
     any_lane,
     carry,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -158,7 +159,7 @@ class EnergyGuard:
         before, error, jump, going = memory(problem.capacity), memory(1), memory(1), memory(1)
         error[0], jump[0], going[0] = 0.0, 0.0, 1.0
         bracket = Bracket(self.islands.size)
-        for i in while_any(lambda: going[0] > 0.0, MOST_SOLVES):
+        for i in interruptible(while_any(lambda: going[0] > 0.0, MOST_SOLVES)):
             for r in loop(n):
                 before[r] = problem.impulse[r]
             again = going[0] > 0.0

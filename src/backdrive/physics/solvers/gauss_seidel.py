@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...ir import Mask, Scalar, ScalarArray, any_lane, carry, clip, loop, memory, select, when, while_any
+from ...ir import Mask, Scalar, ScalarArray, any_lane, carry, clip, interruptible, loop, memory, select, when, while_any
 from ..math.linear import TILE
 from .base import check_settings
 from .complementarity import Candidate, bounds, guess_active_set, refine, residual, solve_active_set
@@ -83,7 +83,7 @@ class ProjectedGaussSeidel:
         """Sweep until the tolerance is reached, or the iterations are used up; returns the residual."""
         impulse, speed, error = problem.impulse, memory(problem.capacity), memory(1)
         error[0] = residual(problem, impulse, speed)
-        for _ in while_any(lambda: error[0] > self.tolerance, self.iterations):
+        for _ in interruptible(while_any(lambda: error[0] > self.tolerance, self.iterations)):
             active = error[0] > self.tolerance
             sweep(problem, impulse, active)
             error[0] = select(active, residual(problem, impulse, speed), error[0])
@@ -101,7 +101,7 @@ def sweep_the_rest(problem: ContactProblem, error: ScalarArray, tolerance: float
         impulse, before, speed = problem.impulse, memory(problem.capacity), memory(problem.capacity)
         for r in loop(problem.count):
             before[r] = impulse[r]
-        for _ in while_any(lambda: left, LAST_SWEEPS):
+        for _ in interruptible(while_any(lambda: left, LAST_SWEEPS)):
             sweep(problem, impulse, left)
         now = residual(problem, impulse, speed)
         better = left & (now < error[0])
