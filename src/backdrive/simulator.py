@@ -196,10 +196,12 @@ class Simulator(nn.Module):
         outputs = self._evaluate(call, *call.request(ROLLOUT, ONE_STEP, **given))
         return [outputs[name] for name in _LAST]
 
-    def _evaluate(self, call: Call, request: Request, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _evaluate(
+        self, call: Call, request: Request, tensors: dict[str, Tensor], keep_steps: bool = False
+    ) -> dict[str, Tensor]:
         """Run a form; inputs that are not finite are reported by the names and places that the user knows."""
         try:
-            return autograd.evaluate(request, tensors)
+            return autograd.evaluate(request, tensors, keep_steps)
         except NotFiniteError:
             call.report()
             raise
@@ -318,10 +320,14 @@ class Simulator(nn.Module):
             jacobians = euler_jacobians if euler else step_jacobians
             at = StepPoint(self._program, self._tangent, call.state, u, call.constants, call.parameters)
             found = None
-            if not self._tangent.quaternions and not self.sparse and plain_call():
+            solves = self._program.solution_size > 0
+            if not self._tangent.quaternions and not solves and not self.sparse and plain_call():
                 found = jacobians(at, call.state[0])  # without turns, it does not matter where the step ends
             if found is None or not _all_finite(*call.state, u, found[0]):  # which the step reports on
-                found = jacobians(at, self._one_step(call, u, None)[0])
+                step = call.request(ROLLOUT, ONE_STEP, controls=u.unsqueeze(0))
+                after = self._evaluate(call, *step, keep_steps=solves)
+                at = at._replace(solution=after["solution"].squeeze(0) if solves else None)
+                found = jacobians(at, after[_LAST[0]])
             A, B = call.finished(*found, dim=0)
         return A, B
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Tensors = dict[str, Tensor]
 
 
-def evaluate(request: Request, tensors: Tensors) -> Tensors:
+def evaluate(request: Request, tensors: Tensors, keep_steps: bool = False) -> Tensors:
     """The results of a form, by their names, differentiable. See `execute.evaluate`."""
     if traced():
         results = operators.evaluate(request, tensors)
@@ -38,7 +38,7 @@ def evaluate(request: Request, tensors: Tensors) -> Tensors:
     elif torch.is_grad_enabled() and _any_requires_grad(*tensors.values()):
         results = _EvaluateOnce.apply(request, *tensors.values())
     else:
-        return execute.evaluate(request, tensors)[0]
+        return execute.evaluate(request, tensors, keep_steps)[0]
     return {a.name: x for a, x in zip(request.results(), results)}
 
 

@@ -240,7 +240,7 @@ TRACKING = Signature(
 )
 JACOBIANS = Signature(
     "jacobians",
-    (*_states(), _CONTROL, _CONSTANTS),
+    (*_states(), _CONTROL, replace(_SOLUTION, axes=("B", "nsolution")), _CONSTANTS),
     (
         Argument("after", ("nv", "B", "njacobian"), Role.OUTPUT),
         Argument("step", ("nv", "B", "njacobian"), Role.OUTPUT),
