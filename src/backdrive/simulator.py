@@ -82,8 +82,8 @@ class Simulator(nn.Module):
         cube. Contacts are solved by Gauss-Seidel sweeps alone, and gradients are those of these sweeps, converged or
         not; or by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution. Steps are plain
         (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts. MuJoCo's physics has it
-        with the integrators "euler", "implicit" and "implicitfast", without meshes, media and explicit pairs; its
-        results are those of the form for small worlds, to rounding.
+        from 25 bodies on, with the integrators "euler", "implicit" and "implicitfast", without meshes, media and
+        explicit pairs; results are those of the form for small worlds, to rounding.
 
     The attributes `impacts` and `sparse` hold the choices that "auto" made.
     """

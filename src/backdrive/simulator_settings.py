@@ -14,6 +14,7 @@ from .physics.soft.settings import SoftSettings
 
 IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exact
 SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form
+SOFT_SPARSE_BODIES = 25  # those with MuJoCo's physics: dense kernels for a model with fewer bodies are faster
 
 FIXED = (
     "model", "dt", "physics", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads",
@@ -66,7 +67,8 @@ class SimulatorSettings:
 
     def choose_sparse(self, model: Model, impacts: bool, soft: SoftSettings | None = None) -> bool:
         """Whether the form for one big world is taken; soft: of MuJoCo's physics."""
-        wanted = model.nlink >= SPARSE_BODIES and not impacts if self.sparse == "auto" else bool(self.sparse)
+        many = model.nlink >= (SPARSE_BODIES if soft is None else SOFT_SPARSE_BODIES)
+        wanted = many and not impacts if self.sparse == "auto" else bool(self.sparse)
         reason = _not_sparse(model, soft) if wanted else None
         if self.sparse is True and reason is not None:
             if soft is not None:

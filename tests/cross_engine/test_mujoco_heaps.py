@@ -70,7 +70,7 @@ def test_both_forms_are_the_same(cone, integrator, name):
 
 
 def test_single_precision_is_close():
-    name, options = heap(24), bd.MuJoCo()
+    name, options = heap(25), bd.MuJoCo()
     q, v, _ = visited(mujoco_model(name, options), 3, seed=0)
     paths = []
     for dtype in (torch.float64, torch.float32):
@@ -81,7 +81,7 @@ def test_single_precision_is_close():
 
 
 def test_a_world_that_is_not_finite_is_marked_and_others_are_not():
-    model = load(heap(24))
+    model = load(heap(25))
     simulator = bd.Simulator(model, physics="mujoco", nonfinite="mark")
     q, v = (x.expand(2, -1).clone() for x in model.initial_state())
     v[1, 3] = torch.nan
@@ -91,10 +91,10 @@ def test_a_world_that_is_not_finite_is_marked_and_others_are_not():
 
 
 def test_big_worlds_are_chosen_where_they_can_be():
-    assert bd.Simulator(load(heap(24)), physics="mujoco").sparse
-    assert not bd.Simulator(load(heap(23)), physics="mujoco").sparse
-    assert not bd.Simulator(load(heap(24)), physics=bd.MuJoCo(integrator="rk4")).sparse
-    assert not bd.Simulator(load(heap(24)), physics="mujoco", sparse=False).sparse
+    assert bd.Simulator(load(heap(25)), physics="mujoco").sparse
+    assert not bd.Simulator(load(heap(24)), physics="mujoco").sparse
+    assert not bd.Simulator(load(heap(25)), physics=bd.MuJoCo(integrator="rk4")).sparse
+    assert not bd.Simulator(load(heap(25)), physics="mujoco", sparse=False).sparse
 
 
 @pytest.mark.parametrize(

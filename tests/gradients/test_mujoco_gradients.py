@@ -135,13 +135,10 @@ def test_gradient_of_forces(integrator):
         ForceLoss(zoo(), bd.MuJoCo(integrator=integrator), seed).check()
 
 
+STICKY = 'condim="6" adhesion="0.2" gap="0.01" surfacevel="0 0.1 0 0.2 0 0"'
 HEAPS = [
     ("pyramidal", "euler", heap(6, geom='margin="0.005"')),
-    (
-        "elliptic",
-        "implicitfast",
-        heap(6, GEOMS, geom='condim="6" adhesion="0.2" gap="0.01" surfacevel="0 0.1 0 0.2 0 0"'),
-    ),
+    pytest.param("elliptic", "implicitfast", heap(6, GEOMS, geom=STICKY), marks=pytest.mark.slow),
     ("elliptic", "implicit", heap(6).replace("<freejoint/>", '<joint type="free" armature="0.02" damping="0.3"/>')),
 ]
 

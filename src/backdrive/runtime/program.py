@@ -147,7 +147,7 @@ class Program:
         soft = self.scheme.soft is not None
         size = 2 * rows * (self.model.nv if soft else rows) * 8 * host().lanes(self.bits)
         if size > MOST_MEMORY:
-            advice = "by <exclude> or contype" if soft else (
+            advice = "by <exclude> or contype (big worlds: see Simulator(sparse=True))" if soft else (
                 "scene.exclude(a, b), or take the form for big worlds of free bodies, "
                 "Simulator(sparse=True, impacts=False)"
             )  # fmt: skip

@@ -253,14 +253,14 @@ def law_terms(form: SoftContactForm) -> Kernel:
 
 @functools.cache
 def law_slopes(form: SoftContactForm) -> Kernel:
-    """Per contact: the first and second derivative of its cost along z, at the residuals x + step z."""
+    """Per contact: the first and second derivative of its cost along z, at the residuals x + step z; step: [1]."""
 
     def body(**a: Any) -> None:
         (law, x), elliptic, z = _law(form, a), form.settings.elliptic, a["z"].get(0, form.rows)
-        at = tuple(p + a["step"] * d for p, d in zip(x, z, strict=True))
+        at = tuple(p + a["step"][0] * d for p, d in zip(x, z, strict=True))
         bent = [sp.dot(row, z) for row in law.curvature(elliptic, at)]
         a["slopes"].put(0, [-sp.dot(law.force(elliptic, at), z), sp.dot(bent, z)])
 
     inputs = [Rows("law"), Rows("x"), Rows("z")]
-    arguments = [*inputs, Rows("slopes", writable=True), Number("step")]
+    arguments = [*inputs, Rows("slopes", writable=True), Table("step")]
     return make_kernel("soft_slopes", form, arguments, body, unroll=True)

@@ -8,6 +8,7 @@ other stages.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -78,11 +79,11 @@ class SparseNewton:
 
     def __init__(self, form: SoftContactForm) -> None:
         self.form, self.settings, self.target = form, form.settings, StageTarget(64, host().lanes(64))
-        self._terms, self._slopes, self._sum = (
+        self.terms, self.slopes, self.sums = (
             self.target.stage(make, *of)
             for make, of in ((kernels.law_terms, (form,)), (kernels.law_slopes, (form,)), (summing, ()))
         )
-        self._blocks = BlockSolver()
+        self.blocks = BlockSolver()
         self._known: tuple[bytes, BlockPattern] | None = None  # the pattern of the last problem
 
     def problem(self, blocks: Array, bodies: Array) -> SoftPileProblem:
@@ -110,51 +111,53 @@ class SparseNewton:
         return known[1]
 
     def solve(self, memory: Memory, problem: SoftPileProblem) -> SoftPileSolution:
-        settings, evaluation = self.settings, NewtonTerms(self, memory, problem)
-        x, y = problem.residual.copy(), np.zeros((problem.count + 1, N))
-        f, C, mode = evaluation.at(x)
-        if not (np.isfinite(problem.pushes).all() and np.isfinite(f).all()):
+        settings, here = self.settings, NewtonPoint(self, memory, problem)
+        x, y = here.x, np.zeros((problem.count + 1, N))
+        x[...] = problem.residual
+        here.evaluate()
+        if not (np.isfinite(problem.pushes).all() and np.isfinite(here.f).all()):
             y[:-1] = np.nan
-            return SoftPileSolution(y, x, f, C, mode, np.nan, None, None)
+            return SoftPileSolution(y, x, here.f, here.C, here.mode, np.nan, None, None)
         first, residual, factored, factors = 0.0, 0.0, None, None
         for _ in range(settings.iterations + 1):
-            gradient = y - evaluation.pushed()
+            gradient = y - here.pushed()
             gradient[-1] = 0.0
             rounding = settings.rounding * (1.0 + float(np.vdot(y, y)))
             if not float(np.vdot(gradient, gradient)) > settings.solved**2 * first + rounding:
                 residual = 0.0
                 break
-            factored, factors = C, evaluation.factor()
+            factored, factors = here.C.copy(), here.factor()
             p = np.zeros_like(y)
             p[:-1] = factors.solve(-gradient[:-1])
             decrement = -float(np.vdot(gradient, p))
             first = first or decrement
             last = not decrement > settings.tolerance**2 * first + rounding
             residual = 0.0 if last else float(np.sqrt(max(decrement / first, 0.0)))
-            z = problem.along(p)
-            step = 1.0 if last else self.line_search(problem, x, y, p, z)
-            y, x = y + step * p, x + step * z
-            f, C, mode = evaluation.at(x)
+            here.z[...] = problem.along(p)
+            step = 1.0 if last else self.line_search(here, y, p)
+            y += step * p
+            x += step * here.z
+            here.evaluate()
             if last:
                 break
-        return SoftPileSolution(y, x, f, C, mode, residual, factored, factors)
+        return SoftPileSolution(y, x, here.f, here.C, here.mode, residual, factored, factors)
 
     def hessian_solve(self, memory: Memory, problem: SoftPileProblem, solution: SoftPileSolution, y: Array) -> Array:
         """H⁻¹ y [n, 6] at the solution, with the factors of the last iteration where they are those of the solution."""
         if solution.factored is None or not np.array_equal(solution.factored, solution.C):
-            evaluation = NewtonTerms(self, memory, problem)
-            _, solution.factored, _ = evaluation.at(solution.x)
-            solution.factors = evaluation.factor()
+            here = NewtonPoint(self, memory, problem)
+            here.x[...] = solution.x
+            here.evaluate()
+            solution.factored, solution.factors = solution.C, here.factor()
         assert solution.factors is not None
         return solution.factors.solve(y)
 
-    def line_search(self, problem: SoftPileProblem, x: Array, y: Array, p: Array, z: Array) -> float:
-        """The step along p at which the slope of the cost vanishes; z = P p."""
-        slopes, start, square = np.empty((len(x), 2)), float(np.vdot(y, p)), float(np.vdot(p, p))
+    def line_search(self, here: NewtonPoint, y: Array, p: Array) -> float:
+        """The step along p, and z = P p of the residuals, at which the slope of the cost vanishes."""
+        start, square = float(np.vdot(y, p)), float(np.vdot(p, p))
 
         def at(step: float) -> tuple[float, float]:
-            self._slopes(len(x), law=problem.law, x=x, z=z, slopes=slopes, step=step)
-            slope, curvature = slopes.sum(0).tolist()
+            slope, curvature = here.slopes(step)
             return slope + start + step * square, curvature + square
 
         steepest, _ = at(0.0)
@@ -172,52 +175,62 @@ class SparseNewton:
             step = wanted if low < wanted < high else middle
         return step
 
-    def run_terms(self, count: int, **values: Array) -> None:
-        self._terms(count, **values)
-
-    def add_up(self, rows: Array, owner: Array, totals: Array) -> None:
-        """totals[owner[i]] += rows[i]"""
-        self._sum(1, rows=rows, totals=totals, owner=owner, count=len(rows), width=rows.shape[1] // self.target.lanes)
-
-    def factor(self, pattern: BlockPattern, blocks: Array) -> BlockFactors:
-        return self._blocks.factor(pattern, blocks)
+    def sum_up(self, rows: Array, owner: Array, totals: Array) -> Callable[[], None]:
+        """A call that adds rows[i] to totals[owner[i]]."""
+        width = rows.shape[1] // self.target.lanes
+        return self.sums.prepare(1, rows=rows, totals=totals, owner=owner, count=len(rows), width=width)
 
 
-class NewtonTerms:
-    """Forces, gradient and Hessian of a problem, one point after the other."""
+class NewtonPoint:
+    """Forces, gradient and Hessian of a problem at residuals x, which change: arrays that kernels read and write, and
+    the prepared calls of these.
+
+    x, f, z [contact, row]: residuals, forces, and the direction of `slopes`. C [contact, row, row], mode [contact].
+    """
 
     def __init__(self, newton: SparseNewton, memory: Memory, problem: SoftPileProblem) -> None:
-        self.newton, self.memory, self.problem = newton, memory, problem
-        n, target = len(problem.ends), newton.target
-        self._pushed = self._array("pushed by contacts", 2 * n, target.padded(N))
-        self._blocks = self._array("blocks of contacts", 3 * n, target.padded(N * N))
-        self._owners = problem.owners()
+        self.newton, self.problem, target = newton, problem, newton.target
+        (n, rows), size = problem.residual.shape, problem.pattern.size
 
-    def _array(self, name: str, *shape: int) -> Array:
-        return self.memory.array(name, *shape, dtype=np.float64)
+        def array(name: str, *shape: int) -> Array:
+            return memory.array(f"Newton: {name}", *shape, dtype=np.float64)
 
-    def at(self, x: Array) -> tuple[Array, Array, Array]:
-        """Forces [contact, row], curvatures [contact, row, row] and modes [contact] at these residuals."""
-        count, rows = x.shape
-        f, C, mode = np.empty_like(x), np.empty((count, rows * rows)), np.empty((count, 1))
-        outputs = {f"push_{end}": self._pushed[k * count :] for k, end in enumerate(("low", "high"))}
-        outputs |= {f"block_{end}": self._blocks[k * count :] for k, end in enumerate(("low", "cross", "high"))}
-        pushes = self.problem.pushes.reshape(count, -1)
-        self.newton.run_terms(count, pushes=pushes, law=self.problem.law, x=x, f=f, C=C, mode=mode, **outputs)
-        return f, C.reshape(count, rows, rows), mode[:, 0]
+        self.x, self.f, self.z = (array(name, n, rows) for name in "xfz")
+        self.C, mode, self._slopes, self._step = (
+            array("C", n, rows, rows), array("mode", n, 1), array("slopes", n, 2), array("step", 1))  # fmt: skip
+        self.mode = mode[:, 0]
+        pushed, blocks = array("pushed", 2 * n, target.padded(N)), array("blocks", 3 * n, target.padded(N * N))
+        self._total = array("total", problem.count + 1, target.padded(N))
+        self._hessian = array("Hessian", size + 1, target.padded(N * N))
+        outputs = {f"push_{end}": pushed[k * n :] for k, end in enumerate(("low", "high"))}
+        outputs |= {f"block_{end}": blocks[k * n :] for k, end in enumerate(("low", "cross", "high"))}
+        pushes = problem.pushes.reshape(n, -1)
+        self.evaluate = newton.terms.prepare(
+            n, pushes=pushes, law=problem.law, x=self.x, f=self.f, C=self.C.reshape(n, -1), mode=mode, **outputs
+        )
+        self._find_slopes = newton.slopes.prepare(
+            n, law=problem.law, x=self.x, z=self.z, slopes=self._slopes, step=self._step
+        )
+        self._owners = np.concatenate(list(problem.ends.T)), problem.owners()
+        self._add_pushed = newton.sum_up(pushed, self._owners[0], self._total)
+        self._add_blocks = newton.sum_up(blocks, self._owners[1], self._hessian)
+
+    def slopes(self, step: float) -> tuple[float, float]:
+        """The first and second derivative of the contacts' cost along z, at x + step z."""
+        self._step[0] = step
+        self._find_slopes()
+        slope, curvature = self._slopes.sum(0).tolist()
+        return slope, curvature
 
     def pushed(self) -> Array:
         """Pᵀ f, [n + 1, 6]."""
-        totals = self._array("pushed", self.problem.count + 1, self._pushed.shape[1])
-        totals.fill(0.0)
-        self.newton.add_up(self._pushed, np.concatenate(list(self.problem.ends.T)), totals)
-        return totals[:, :N].copy()
+        self._total.fill(0.0)
+        self._add_pushed()
+        return self._total[:, :N]
 
     def factor(self) -> BlockFactors:
         """The factors of 1 + Pᵀ C P."""
-        pattern, n = self.problem.pattern, self.problem.count
-        totals = self._array("Hessian", pattern.size + 1, self._blocks.shape[1])
-        totals.fill(0.0)
-        self.newton.add_up(self._blocks, self._owners, totals)
-        totals[:n, : N * N : N + 1] += 1.0
-        return self.newton.factor(pattern, totals)
+        self._hessian.fill(0.0)
+        self._add_blocks()
+        self._hessian[: self.problem.count, : N * N : N + 1] += 1.0
+        return self.newton.blocks.factor(self.problem.pattern, self._hessian)
