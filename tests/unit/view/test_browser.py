@@ -188,14 +188,15 @@ def ant(batch: int | None = None) -> bd.Trajectory:
     return bd.Simulator(model, physics="mujoco").rollout(model.initial_state(batch), 2.0 * controls - 1.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "make"),
     [
         ("arm", arm),
-        pytest.param("ant", ant, marks=pytest.mark.slow),
-        pytest.param("ants", lambda: ant(16), marks=pytest.mark.slow),
-        pytest.param("humanoid", lambda: bd.load(ASSETS / "humanoid.xml"), marks=pytest.mark.slow),
-        pytest.param("heap", heap, marks=pytest.mark.slow),
+        ("ant", ant),
+        ("ants", lambda: ant(16)),
+        ("humanoid", lambda: bd.load(ASSETS / "humanoid.xml")),
+        ("heap", heap),
     ],
 )  # fmt: skip
 def test_pages_look_as_they_did(chromium, name, make):
