@@ -58,7 +58,12 @@ ALLOWED = {"control": ("ir", "backends"), "view": ("schema",)}
 """Internals that a package on the public API uses all the same: control compiles kernels of its own, and view reads the
 outlines of shapes from a model's constants, whose layout is in schema."""
 
-KEYWORDS = {("identify/fitting.py", "fit"), ("model/scene.py", "Scene.add_body"), ("view/pictures.py", "animate")}
+KEYWORDS = {
+    ("identify/fitting.py", "fit"),
+    ("model/scene.py", "Scene.add_body"),
+    ("view/pictures.py", "animate"),
+    ("cli/commands.py", "view_world"),
+}
 """Functions of the public API that users call with one to three arguments, and keywords for the rest."""
 PLUG_FOLDERS = ("physics/integrators", "physics/solvers")
 PLUG_NAMES = ("SemiImplicitEuler", "Midpoint", "ProjectedGaussSeidel", "InteriorPoint")
