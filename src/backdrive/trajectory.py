@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
@@ -156,6 +157,19 @@ class Trajectory:
     def time(self) -> Tensor:
         """s, [S + 1]"""
         return self.steps.to(self._simulator.dtype) * self._simulator.dt
+
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the motion, its model and simulator to a file (.bd), without rounding: see docs/viewing.md."""
+        from . import trajectory_files
+
+        trajectory_files.save(self, file)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Trajectory:
+        """The trajectory that ``save`` wrote, on the CPU, with the same bits."""
+        from . import trajectory_files
+
+        return trajectory_files.load(file)
 
     def __len__(self) -> int:
         return len(self.q)

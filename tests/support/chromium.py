@@ -152,8 +152,8 @@ def compare(picture: np.ndarray, file: Path) -> None:
     small = Image.fromarray(picture).resize((240, 150), Image.Resampling.BOX)
     if os.environ.get("BACKDRIVE_BASELINES") == "write":
         file.parent.mkdir(parents=True, exist_ok=True)
-        small.save(file, optimize=True)
-    kept = np.asarray(Image.open(file).convert("RGB"), dtype=float)
-    difference = np.abs(np.asarray(small, dtype=float) - kept).mean(2)
-    assert difference.mean() < 2.0, f"{file.name}: on average {difference.mean():.2f} of 255 from what it was"
-    assert (difference > 60.0).mean() < 0.004, f"{file.name}: {(difference > 60.0).sum()} pixels look otherwise"
+        small.save(file, quality=92, subsampling=0)
+    blurred = [x.resize((96, 60), Image.Resampling.BOX) for x in (small, Image.open(file).convert("RGB"))]
+    difference = np.abs(np.subtract(*(np.asarray(x, dtype=float) for x in blurred))).mean(2)
+    assert difference.mean() < 1.5, f"{file.name}: on average {difference.mean():.2f} of 255 from what it was"
+    assert difference.max() < 40.0, f"{file.name}: {difference.max():.0f} of 255 from what it was, at one place"

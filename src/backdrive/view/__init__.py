@@ -7,10 +7,15 @@ looks, contacts, in plain numpy. A backend shows the stage: each is one module o
 """
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .loss_gradients import Gradients, gradients
 from .stage import Staging
+
+if TYPE_CHECKING:
+    from .animation import Animation
+    from .pictures import animate, draw, picture
+    from .showing import export, show
 
 __all__ = ["Animation", "Gradients", "Staging", "animate", "draw", "export", "gradients", "picture", "show"]
 

@@ -16,6 +16,8 @@ Array = np.ndarray
 MODES = ("one", "side by side", "ghosts")
 GHOST = 0.25
 """The opacity of ghosts."""
+SOME = 200
+"""Frames that the size of a motion is taken from."""
 ROOM = 4.0
 """Environments side by side have room for their motion, but no more than this many times the room of their start."""
 
@@ -53,9 +55,14 @@ def arrange(stage: Staging, mode: str, environment: int = 0) -> Placing:
     return Placing(mode, chosen, _grid(stage), environment)
 
 
+def some(stage: Staging) -> slice:
+    """Frames enough to see how far the motion goes."""
+    return slice(None, None, max(1, len(stage) // SOME))
+
+
 def _grid(stage: Staging) -> Array:
     """Places on a square grid, along x and the other horizontal axis; of planar worlds, along x and y."""
-    low, high = stage.bounds_of(slice(None))
+    low, high = stage.bounds_of(some(stage))
     start = (high[0] - low[0]).max(0)
     room = np.minimum((high.max(0) - low.min(0)).max(0), ROOM * start) * 1.2
     columns = math.ceil(math.sqrt(stage.batch))

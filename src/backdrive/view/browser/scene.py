@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..stage import Staging
-from .arrangement import Placing
+from .arrangement import Placing, some
 from .parts import Group, Part, Plane, group, parts_of
 
 if TYPE_CHECKING:
@@ -60,6 +60,8 @@ class PageScene:
         self._colors: Array | None = None
         self.arrangement = Placing("one", np.zeros(1, dtype=int), np.zeros((1, 3)))
         self.collision = collision
+        low, high = stage.bounds_of(some(stage))
+        self._bounds = low.min((0, 1)), high.max((0, 1))
         server.scene.set_up_direction(UP[stage.up])
         server.scene.configure_default_lights(enabled=True, cast_shadow=True)
 
@@ -122,7 +124,7 @@ class PageScene:
         )  # fmt: skip
 
     def _plane(self, number: int, plane: Plane) -> Any:
-        low, high = self.stage.bounds
+        low, high = self._bounds
         size = max(float((high - low).max()), 1e-3)
         infinite = not all(plane.half)
         extent = (20.0 * size, 20.0 * size) if infinite else (2.0 * plane.half[0], 2.0 * plane.half[1])
@@ -136,7 +138,7 @@ class PageScene:
 
     def _ground(self) -> Any:
         """Lines below a world without planes, for the eye; nothing collides with them."""
-        low, high = self.stage.bounds
+        low, high = self._bounds
         up = "xyz".index(self.stage.up[1])
         size = max(float((high - low).max()), 1e-3)
         cell = 10.0 ** np.floor(np.log10(max(size, 1e-2)))
@@ -152,7 +154,7 @@ class PageScene:
         goes far."""
         low, high = self._corners(arrangement, slice(0, 1))
         if whole:
-            all_low, all_high = self._corners(arrangement, slice(None))
+            all_low, all_high = self._corners(arrangement, some(self.stage))
             if np.linalg.norm(all_high - all_low) < FAR * np.linalg.norm(high - low):
                 low, high = all_low, all_high
         self._look_at((low + high) / 2.0, max(float(np.linalg.norm(high - low)), 1e-2))
