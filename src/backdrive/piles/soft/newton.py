@@ -134,7 +134,7 @@ class SparseNewton:
             last = not decrement > settings.tolerance**2 * first + rounding
             residual = 0.0 if last else float(np.sqrt(max(decrement / first, 0.0)))
             here.z[...] = problem.along(p)
-            step = 1.0 if last else self.line_search(here, y, p)
+            step = 1.0 if last else self.line_search(here, y, p, decrement)
             y += step * p
             x += step * here.z
             here.evaluate()
@@ -152,19 +152,21 @@ class SparseNewton:
         assert solution.factors is not None
         return solution.factors.solve(y)
 
-    def line_search(self, here: NewtonPoint, y: Array, p: Array) -> float:
-        """The step along p, and z = P p of the residuals, at which the slope of the cost vanishes."""
+    def line_search(self, here: NewtonPoint, y: Array, p: Array, decrement: float) -> float:
+        """The step along p, and z = P p of the residuals, at which the slope of the cost vanishes.
+
+        decrement: minus the slope at the start.
+        """
         start, square = float(np.vdot(y, p)), float(np.vdot(p, p))
 
         def at(step: float) -> tuple[float, float]:
             slope, curvature = here.slopes(step)
             return slope + start + step * square, curvature + square
 
-        steepest, _ = at(0.0)
         low, high, step = 0.0, np.inf, 1.0
         for _ in range(LINE_STEPS):
             slope, curvature = at(step)
-            if abs(slope) <= LINE_TOLERANCE * abs(steepest):
+            if abs(slope) <= LINE_TOLERANCE * decrement:
                 break
             if slope < 0.0:
                 low = step
