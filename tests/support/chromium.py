@@ -21,7 +21,7 @@ FLAGS = (
     "--disable-sync", "--hide-scrollbars", "--force-device-scale-factor=1",
 )  # fmt: skip
 SIZE = {"width": 600, "height": 320}
-PATIENCE = 60.0  # s: a software renderer on a busy machine is slow
+PATIENCE = 150.0  # s: a software renderer on a busy machine is slow
 HARMLESS = ("Unable to preventDefault inside passive event listener",)  # viser's, whenever something is dragged
 
 
