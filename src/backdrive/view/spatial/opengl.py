@@ -130,9 +130,9 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
     spec = mujoco.MjSpec()
     quality, headlight = spec.visual.quality, spec.visual.headlight
     spec.visual.global_.offwidth, spec.visual.global_.offheight = width, height
-    quality.shadowsize, quality.numslices, quality.numstacks = 4096, 32, 20
+    quality.shadowsize, quality.numslices, quality.numstacks = 2048, 32, 20
     headlight.ambient, headlight.diffuse, headlight.specular = [0.4] * 3, [0.35] * 3, [0.1] * 3
-    spec.visual.map.shadowclip, spec.visual.map.shadowscale = 4.5, 1.0
+    spec.visual.map.shadowclip, spec.visual.map.shadowscale = 3.0, 1.0
     spec.visual.rgba.haze = [*HAZE, 1.0]
     spec.worldbody.add_light(
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.55] * 3, specular=[0.25] * 3, ambient=[0.0] * 3,
