@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from helper import arguments, plt, save, written
+from helper import arguments, film, plt, save, written
 from rich.console import Console
 
 import backdrive as bd
@@ -109,9 +109,11 @@ def draw(result: dict, picture: Path) -> None:
 
 def main() -> None:
     options, console = arguments(__doc__), Console()
-    picture = options.out / "standing_robot.png"
-    draw(stand(console), picture)
-    written(console, picture)
+    picture, motion = options.out / "standing_robot.png", options.out / "standing_robot.mp4"
+    result = stand(console)
+    draw(result, picture)
+    film(result["path"], motion, speed=0.5)
+    written(console, picture, motion)
 
 
 if __name__ == "__main__":

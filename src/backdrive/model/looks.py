@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import colorsys
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..schema import layout
-from ..schema.layout import GeomKind
+from ..schema.layout import GeomKind, Kind
 from .hull import hull_faces
 from .shapes import PlacedShape
 
@@ -32,6 +32,8 @@ STATIC: RGBA = (0.72, 0.74, 0.77, 1.0)
 """The colour of shapes of the world."""
 DEPTH = 0.5
 """The depth of planar shapes that are shown in space, relative to the size of a typical one."""
+ROD = 0.06
+"""The radius of a rod that stands for a body without a shape, relative to the length of a typical one."""
 LINE = 1e-9
 """Rounding of rotations that are compared."""
 
@@ -218,7 +220,34 @@ def looks_of_shapes(model: Model) -> Looks:
         rgba = colors[owners[i]] if i < len(owners) else STATIC
         link = int(model.shape_link[i])
         looks.append(Visual(model.shape_names[i], link, kind, size, position, rotation, rgba, mesh, shape=i))
-    return Looks(tuple(looks))
+    return Looks((*looks, *(_rods(model, looks, colors) if model.dim == 3 else ())))
+
+
+def _rods(model: Model, looks: Sequence[Visual], colors: Mapping[int, RGBA]) -> list[Visual]:
+    """Thin rods in bodies whose shapes do not reach to their joints: from a body's own joint to its shapes, and to the
+    joints of those that it carries. They do not collide."""
+    records = model.constants[: model.nlink * layout.LINK].reshape(model.nlink, layout.LINK)
+    anchors, turns = records[:, layout.ANCHOR :][:, :3], records[:, layout.ROTATION :][:, :9].reshape(-1, 3, 3)
+    in_parent = records[:, layout.OFFSET :][:, :3] + np.einsum("nij,nj->ni", turns, anchors)
+    jointed = np.isin(model.kind, (Kind.HINGE, Kind.BALL))
+    rods = []
+    for link in np.flatnonzero(jointed).tolist():
+        own = [visual for visual in looks if visual.link == link]
+        ends = [in_parent[child] for child in np.flatnonzero((model.parent == link) & jointed)]
+        ends += [visual.position for visual in own]
+        for end in ends:
+            way = end - anchors[link]
+            covered = any(np.linalg.norm((end + anchors[link]) / 2.0 - v.position) <= max(v.size) for v in own)
+            if np.linalg.norm(way) > LINE and not covered:
+                rods.append((link, anchors[link] + way / 2.0, way))
+    thick = ROD * float(np.median([np.linalg.norm(way) for *_, way in rods])) if rods else 0.0
+    return [
+        Visual(
+            f"rod {i}", link, "capsule", (thick, float(np.linalg.norm(way)) / 2.0, 0.0), middle,
+            frame_along(way / np.linalg.norm(way)), colors.get(link, STATIC),
+        )
+        for i, (link, middle, way) in enumerate(rods)
+    ]  # fmt: skip
 
 
 Form = tuple[str, tuple[float, float, float], Mesh | None]

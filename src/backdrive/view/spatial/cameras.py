@@ -20,6 +20,8 @@ MARGIN = 1.12
 """How much larger than what is framed the picture is."""
 FAR = 1.5
 """A camera follows what moves farther than this many times its own size."""
+WIDE = 8.0
+"""Least width of what a camera shows that follows a body, in sizes of that body; of many bodies, less."""
 DIRECTIONS = {"+z": (1.0, -1.25, 0.6), "+y": (0.3, 0.28, 1.0)}
 """From where, by what is up."""
 SUN = (0.35, 0.25)
@@ -73,6 +75,8 @@ class Director:
         self._low, self._high = (low + offsets).min(1), (high + offsets).max(1)
         sizes = (high - low).reshape(-1, 3)
         self.size = float(np.median(np.linalg.norm(sizes, axis=1)))  # of one environment, m
+        radii = stage.balls[0][stage.balls[0] >= 0.0]
+        self._window = WIDE * 2.0 * float(np.median(radii)) / math.sqrt(len(radii))
         self._extent = float(np.linalg.norm(self._high - self._low, axis=1).max())  # of all, in any frame
 
     def views(
@@ -107,7 +111,7 @@ class Director:
             positions = self._stage.positions[self._frames][:, :, link] + self._offsets
             return _smooth(positions.mean(1).astype(np.float64), round(0.1 * fps))
         low, high = self._low.min(0), self._high.max(0)
-        if np.linalg.norm(high - low) <= FAR * self._extent or len(self._frames) == 1:
+        if np.linalg.norm(high - low) <= max(FAR * self._extent, self._window) or len(self._frames) == 1:
             return np.tile((low + high) / 2.0, (len(self._frames), 1))
         return _smooth((self._low + self._high) / 2.0, round(0.5 * fps))
 
@@ -132,6 +136,8 @@ class Director:
             needed = np.maximum((np.abs(right) + sizes) / (tangent * self._aspect), (np.abs(up) + sizes) / tangent)
             reach.append(float((needed + back).max()))
         distance = MARGIN * float(np.percentile(reach, 90))
+        if np.ptp(centers, axis=0).any():
+            distance = max(distance, self._window / 2.0 / tangent)
         units = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         return [
             looking(center + distance * unit, center, self._up, FOVY, self._extent)

@@ -97,8 +97,9 @@ class OpenGLRenderer:
         for tail, tip, radius, color in marks.arrows:
             self._connect(mujoco.mjtGeom.mjGEOM_ARROW, radius, tail, tip, color)
         for points, _, color in marks.lines:
+            dark = (*(0.6 * part for part in color[:3]), color[3])  # lines are lit from all sides
             for first, second in itertools.pairwise(points):
-                self._connect(mujoco.mjtGeom.mjGEOM_LINE, LINE, first, second, color)
+                self._connect(mujoco.mjtGeom.mjGEOM_LINE, LINE, first, second, dark)
 
     def _connect(self, kind: mujoco.mjtGeom, radius: float, first: Array, second: Array, color: Any) -> None:
         scene = self._scene
@@ -131,7 +132,7 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
     spec.visual.global_.offwidth, spec.visual.global_.offheight = width, height
     quality.shadowsize, quality.numslices, quality.numstacks = 2048, 32, 20
     headlight.ambient, headlight.diffuse, headlight.specular = [0.4] * 3, [0.35] * 3, [0.1] * 3
-    spec.visual.map.shadowclip, spec.visual.map.shadowscale = 1.6, 1.0
+    spec.visual.map.shadowclip, spec.visual.map.shadowscale = 3.0, 1.0
     spec.visual.rgba.haze = [*HAZE, 1.0]
     spec.worldbody.add_light(
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.55] * 3, specular=[0.25] * 3, ambient=[0.0] * 3,
