@@ -61,7 +61,7 @@ def skating(friction, samples, speed, seed=0, approach=0.5):
 
 
 @SCHEMES
-@pytest.mark.parametrize(("friction", "speed"), [(0.2, 2.0), (0.9, 0.3), (0.2, 0.03)], ids=["slides", "sticks", "slow"])
+@pytest.mark.parametrize(("friction", "speed"), [(0.2, 2.0), (0.9, 0.3)], ids=["slides", "sticks"])
 def test_a_robot_that_slides_or_sticks(friction, speed, solver, integrator, impacts):
     model, inputs = skating(friction, 3, speed)
     tally = check_gradients(simulator(model, solver, integrator, impacts), inputs, 2)

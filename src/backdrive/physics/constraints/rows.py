@@ -27,13 +27,13 @@ MOST_FRICTION = 1e6  # larger coefficients of friction, up to infinity, count as
 
 # A slip alone sets the directions of friction if it is faster than this part of the speed c that friction can change in
 # a step (`contact_slip`); to slower ones, another velocity is added that fades away as the slip grows.
-SMALL_SLIP = 0.02
+SMALL_SLIP = 0.5
 
 LEAST_SPEED = 1e-5  # m/s; c is at least this
 
 LEAST_DIRECTION = 1e-24  # (m/s)²; the square of a velocity that has no direction
 
-STICKING = 1e-6  # where friction yields across the slip by less than this, it does not: the contact sticks
+STICKING = 1e-8  # where friction yields across the slip by less than this, it does not: the contact sticks
 
 UNEVEN = (0.83, -1.27, 1.09)  # in no special direction; for contacts that do not slip
 
@@ -94,10 +94,9 @@ def contact_slip(point: ContactPoint, surface: Scalar, friction: Scalar, a: Pose
     the step (in an impact, both are that before the impact). friction: the coefficient μ.
 
     Let c be about the speed (m/s) that friction can change in the step: μ times the speed at which v* closes the gap,
-    and by which it differs from v at the point of contact. Coulomb friction opposes the slip alone, so that it turns
-    with it: across the slip s⁺ of a contact that slides, it yields by |s⁺| / μ λn. That is about s / c for the slip s
-    of v, relative to the inverse mass. Here it is (s / c)²: so contacts that stick do not creep, and slow slides turn
-    into the direction in which they are pushed within a way of some c h.
+    and by which it differs from v at the point of contact. Coulomb friction of a contact that slips faster than that
+    opposes its slip alone. So, across the slip, friction yields the more the faster the slip s of v is: by (s / c)⁴,
+    relative to the inverse mass. A contact that slips more slowly sticks, or begins or ceases to slide.
     """
     n, position = point.normal, contact_position(point, surface)
     ends = [[end.velocity(position, k) for k in (FREE, BEFORE)] for end in (a, b)]
@@ -114,7 +113,7 @@ def contact_slip(point: ContactPoint, surface: Scalar, friction: Scalar, a: Pose
     for _ in range(2):
         fading = fading * fading
     ratio = sp.dot(slip_before, slip_before) * inverse
-    return (*slip, SMALL_SLIP * sqrt(square) * fading, maximum(ratio - STICKING, 0.0))
+    return (*slip, SMALL_SLIP * sqrt(square) * fading, maximum(ratio * ratio - STICKING, 0.0))
 
 
 class ContactRows(NamedTuple):
