@@ -221,8 +221,8 @@ class Staging:
         if not drawn.any():
             drawn[self.model.body_link] = True
             low[drawn], high[drawn] = -0.1, 0.1
-        radii = np.where(drawn, np.linalg.norm(np.where(drawn[:, None], high - low, 0.0), axis=1) / 2.0, -1.0)
-        return radii, np.where(drawn[:, None], (low + high) / 2.0, 0.0)
+        low[~drawn], high[~drawn] = 0.0, 0.0
+        return np.where(drawn, np.linalg.norm(high - low, axis=1) / 2.0, -1.0), (low + high) / 2.0
 
 
 def frames(times: Array, per_second: float) -> list[int]:

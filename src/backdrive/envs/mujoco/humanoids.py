@@ -56,7 +56,7 @@ class Observed:
         return -(-cost(self.contact_cost_weight, wrenches)).clamp(*self.contact_cost_range)
 
 
-class Tendon(NamedTuple):
+class JointTendon(NamedTuple):
     """A fixed tendon: where its joints are in q and in v, and their coefficients."""
 
     q: list[int]
@@ -64,14 +64,14 @@ class Tendon(NamedTuple):
     coefficients: list[float]
 
 
-def fixed_tendons(model: Model, file: str) -> list[Tendon]:
+def fixed_tendons(model: Model, file: str) -> list[JointTendon]:
     """Those of a MJCF file, also if they exert no force."""
     links = {name: int(model.joint_link[i]) for i, name in enumerate(model.joints)}
     tendons = []
     for fixed in ElementTree.parse(model_path(file)).iterfind("./tendon/fixed"):
         joints = [(links[x.get("joint", "")], float(x.get("coef", "1"))) for x in fixed.iterfind("joint")]
         q, v = ([int(at[link]) for link, _ in joints] for at in (model.qadr, model.vadr))
-        tendons.append(Tendon(q, v, [c for _, c in joints]))
+        tendons.append(JointTendon(q, v, [c for _, c in joints]))
     return tendons
 
 
