@@ -35,7 +35,7 @@ def save(figure: Figure, picture: Path) -> None:
 def film(path: bd.Trajectory, file: Path, **options) -> None:
     """See `backdrive.view.animate`; of a spatial world also a page for the browser."""
     bd.view.animate(path, file, fps=FPS, **options)
-    if path.model.dim == 3 and hasattr(bd.view, "export"):
+    if path.model.dim == 3:
         bd.view.export(path, file.with_suffix(".html"), fps=FPS)
 
 

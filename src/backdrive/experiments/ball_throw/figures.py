@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -37,14 +36,9 @@ def draw_throws(run: Run, world: ThrowWorld, searches: Sequence[Search]) -> None
 
 def film_throws(run: Run, world: ThrowWorld, searches: Sequence[Search]) -> None:
     """Film the throw that was found from the first start, and write a page of it for the browser."""
-    from ... import view
-
     with torch.no_grad():
         path = world.throw(searches[0].throws[-1][None])
-    suffix = ".mp4" if importlib.util.find_spec("imageio_ffmpeg") else ".gif"
-    view.animate(path, run.file(f"throw{suffix}"), trail=("ball",), trail_seconds=2.0, forces=False)
-    if hasattr(view, "export") and importlib.util.find_spec("viser"):
-        view.export(path, run.file("throw.html"))
+    run.film("throw", path, trail=("ball",), trail_seconds=2.0, forces=False)
 
 
 def _draw_paths(axes: Sequence[Axes], world: ThrowWorld, throws: Sequence[Tensor], colors: Sequence[Any]) -> None:
