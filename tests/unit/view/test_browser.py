@@ -251,12 +251,18 @@ def test_gradients_are_drawn_as_arrows_and_colours(chromium):
     loss = lambda path: -path.position("torso")[-1, 0]  # noqa: E731
     with still(path, 0.0, gradients=loss) as viewer, Tab(chromium, viewer.url) as tab:
         client_of(viewer)
-        plain = tab.settled()
+        plain = tab.settled().astype(int)
+
+        def changed() -> int:
+            """Pixels that differ from the plain picture."""
+            return (np.abs(tab.picture() - plain).max(2) > 40).sum()
+
         for quantity in ("position", "velocity", "control", "wrench"):
             viewer.draw_arrows(quantity)
             wait_until(lambda: any(node.visible for node in viewer.arrows.nodes), "arrows")
-            assert (np.abs(tab.settled().astype(int) - plain).max(2) > 40).sum() > 20
-        viewer.draw_arrows("none")
+            wait_until(lambda: changed() > 20, f"the arrows of {quantity} on the page")
+            viewer.draw_arrows("none")
+            wait_until(lambda: changed() == 0, "the arrows to go")
         viewer.color_by("mass")
-        assert (np.abs(tab.settled().astype(int) - plain).max(2) > 40).sum() > 20
+        wait_until(lambda: changed() > 20, "the colours of masses on the page")
         assert tab.errors == []
