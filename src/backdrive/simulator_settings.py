@@ -38,8 +38,7 @@ class SimulatorSettings:
 
     def check(self) -> None:
         dt, pyramid, threshold = self.dt, self.pyramid, self.bounce_threshold
-        if isinstance(dt, bool) or not isinstance(dt, (int, float)) or not (math.isfinite(dt) and dt > 0):
-            raise ValueError(f"dt must be a positive number of seconds, got {dt!r}")
+        checks.in_range(dt, "dt", "a positive number of seconds", lambda x: 0 < x < math.inf)
         if self.dtype not in (torch.float64, torch.float32):
             raise TypeError(f"dtype must be torch.float64 or torch.float32, got {self.dtype}")
         _require_choice("impacts", self.impacts)
@@ -48,9 +47,7 @@ class SimulatorSettings:
         sides = checks.integer(pyramid, "pyramid")
         if sides % 2 or sides < 4:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
-        number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-        if not number or not threshold >= 0:  # nor NaN
-            raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {threshold!r}")
+        checks.in_range(threshold, "bounce_threshold", "a speed >= 0 in m/s", lambda x: x >= 0)
         if self.threads is not None:
             checks.integer(self.threads, "threads")
         _require_choice("specialize", self.specialize)

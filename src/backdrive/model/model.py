@@ -231,7 +231,8 @@ class Model:
         if batch is None:
             return State(q, v)
         batch = checks.integer(batch, "batch")
-        return State(q.repeat(batch, 1), v.repeat(batch, 1))
+        with checks.told_if_too_large((batch, len(q) + len(v)), q.element_size()):
+            return State(q.repeat(batch, 1), v.repeat(batch, 1))
 
     @cached_property
     def looks(self) -> Looks:

@@ -71,7 +71,7 @@ def vjp(
     for bar, primal in cotangents:
         shape = (*leads[plan.writes[bar.name].lead], plan.writes[bar.name].size)
         if primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
-            results[bar.name] = torch.zeros(shape, dtype=program.dtype)
+            results[bar.name] = empty(shape, program.dtype).zero_()
         else:
             results[bar.name] = empty(shape, program.dtype)
     rows, integers = {**tensors, **results}, request.integers(signature, leads)

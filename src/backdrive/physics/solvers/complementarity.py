@@ -9,7 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
+from ...ir import (
+    Index,
+    Mask,
+    Scalar,
+    ScalarArray,
+    absolute,
+    carry,
+    clip,
+    interruptible,
+    loop,
+    maximum,
+    memory,
+    select,
+    while_any,
+)
 from ..math.linear import TILE, factor_lu, solve_lu
 from .active_set import FREE, LOWER, UPPER
 
@@ -123,7 +137,7 @@ def refine(
     going[0] = select(problem.work.allowed(), error[0], 0.0)
     for r in loop(n):
         trial[r] = impulse[r]
-    for _ in while_any(lambda: going[0] > tolerance, iterations):
+    for _ in interruptible(while_any(lambda: going[0] > tolerance, iterations)):
         find_active_set(problem, trial, speed, active_set)
         solve_active_set(problem, active_set, trial)
         now = residual(problem, trial, speed)
