@@ -107,7 +107,9 @@ def test_however_a_motion_is_computed(dim, integrator, solver, impacts, seed):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-@pytest.mark.parametrize("integrator", ["euler", "rk4", pytest.param("implicitfast", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "integrator", ["rk4", *(pytest.param(x, marks=pytest.mark.slow) for x in ("euler", "implicitfast"))]
+)
 def test_however_mujocos_physics_is_computed(integrator):
     """Adjoints start from the solutions of the constraints that the steps have found, or that are found again."""
     rng, options = np.random.default_rng(3), bd.MuJoCo(integrator=integrator)
