@@ -155,5 +155,5 @@ def compare(picture: np.ndarray, file: Path) -> None:
         small.save(file, quality=92, subsampling=0)
     blurred = [x.resize((96, 60), Image.Resampling.BOX) for x in (small, Image.open(file).convert("RGB"))]
     difference = np.abs(np.subtract(*(np.asarray(x, dtype=float) for x in blurred))).mean(2)
-    assert difference.mean() < 1.5, f"{file.name}: on average {difference.mean():.2f} of 255 from what it was"
+    assert difference.mean() < 1.0, f"{file.name}: on average {difference.mean():.2f} of 255 from what it was"
     assert difference.max() < 40.0, f"{file.name}: {difference.max():.0f} of 255 from what it was, at one place"

@@ -26,6 +26,8 @@ from backdrive.physics.solvers.complementarity import active_set_of_solution, ev
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=60)
 TOLERANCE = 1e-10
+ABOVE_TOLERANCE = {(bd.ProjectedGaussSeidel, 20), (bd.ProjectedGaussSeidel, 43), (bd.InteriorPoint, 43)}
+"""Solvers and seeds of singular problems whose residual is above the tolerance, but below the rounding of W λ."""
 
 ROWS = {"equality": 1, "limit": 1, "rub": 1, "contact": 2, "contact in space": 3}
 EVERYTHING = ["equality", "rub", "limit", "contact in space", "contact in space"]
@@ -159,12 +161,12 @@ class Problem:
         return x, error
 
 
-def check(problem, solver, speed=1e-8):
+def check(problem, solver, speed=1e-8, rounded=False):
     """Converged, satisfies the conditions, and is the solution that enumeration finds (or one of several)."""
     right = problem.solutions()
     assert right, "friction this small has a solution"
     x, error = problem.solve(solver)
-    assert error <= max(TOLERANCE, problem.rounding(x))
+    assert error <= (problem.rounding(x) if rounded else TOLERANCE)
     assert problem.error(x) <= 1e-8
     assert min(np.abs(problem.W @ (x - y)).max() for y in right) <= speed
 
@@ -198,11 +200,13 @@ def test_contacts(solver, seed):
 def test_more_rows_than_freedoms(solver, seed):
     """W is singular: impulses are defined by the regularisation alone, speeds by W.
 
-    They are a million times the speeds: a residual below the rounding of W λ is as small as any can be.
+    They are a million times the speeds: in some cases no residual can be smaller than the rounding of W λ, which is
+    above the tolerance.
     """
     rng = np.random.default_rng(seed)
     kinds = ["limit"] * int(rng.integers(3, 7))
-    check(Problem(rng, kinds, freedoms=2, regularisation=1e-6), solver, speed=1e-5)
+    rounded = (type(solver), seed) in ABOVE_TOLERANCE
+    check(Problem(rng, kinds, freedoms=2, regularisation=1e-6), solver, speed=1e-5, rounded=rounded)
 
 
 @BOTH
