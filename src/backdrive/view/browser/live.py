@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import queue
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +29,7 @@ PULL_FREQUENCY, PULL_SECONDS = 4.0, 0.005
 """Of a body on the spring by which it is pulled, Hz; and how long the force of the spring stays the same, s."""
 
 
-class Driver:
+class Driver(ABC):
     """Moves a state on."""
 
     def __init__(self, model: Model, state: State) -> None:
@@ -49,17 +50,17 @@ class Driver:
             found = True
         return found
 
+    @abstractmethod
     def advance(self, seconds: float) -> None:
         """Move on by about this time."""
-        raise NotImplementedError
 
+    @abstractmethod
     def step(self) -> None:
         """Move on by the shortest time that there is."""
-        raise NotImplementedError
 
+    @abstractmethod
     def reset(self, state: State | None = None) -> None:
         """Go back to the start, or to a state."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True, eq=False)
