@@ -17,6 +17,7 @@ from .motions import Motions, draw_motions
 
 STEPS = 60
 GAIN = {torch.float64: 1e-9, torch.float32: 1e-5}  # relative to the energy at the start
+AT_REST = 1e-6  # J; a world with less energy at the start counts as one with this much
 
 
 def kinetic(motions: Motions, path: bd.Trajectory) -> Tensor:
@@ -27,13 +28,16 @@ def kinetic(motions: Motions, path: bd.Trajectory) -> Tensor:
     return 0.5 * torch.einsum("tbi,bij,tbj->tb", v, masses, v)
 
 
-def gains(motions: Motions) -> Tensor:
-    """The largest growth of the kinetic energy in a step, relative to that at the start: [B]. Infinite for NaN."""
+def gains(motions: Motions) -> tuple[Tensor, Tensor]:
+    """The largest growth of the kinetic energy in a step, relative to that at the start: [B], infinite for NaN; and
+    whether the status says that this step was not solved, bool [B]."""
     with torch.no_grad():
         simulator = motions.family.simulator(motions.world.model, motions.dt)
-        energy = kinetic(motions, motions.rollout(simulator, motions.vector()))
-    gain = (energy[1:] - energy[:-1]).amax(0) / energy[0]
-    return torch.where(gain.isfinite(), gain, torch.inf)
+        path = motions.rollout(simulator, motions.vector())
+        energy = kinetic(motions, path)
+    gain, step = (energy.diff(dim=0) / energy[0].clamp(min=AT_REST)).max(0)
+    marked = ~path.status.converged.gather(0, step.unsqueeze(0))[0]
+    return torch.where(gain.isfinite(), gain, torch.inf), marked
 
 
 def draw_worlds(family: Family, count: int, draw: Draw) -> Motions:

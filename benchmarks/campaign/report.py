@@ -16,7 +16,7 @@ Result = dict[str, Any]
 
 COLUMNS = {
     "gradients": (*OUTCOMES, "touching"),
-    "energy": ("worlds", "gains"),
+    "energy": ("worlds", "gains", "marked"),
     "bits": ("comparisons", "different"),
 }
 MOST_MARKED = 0.02  # of clean motions
@@ -85,6 +85,7 @@ def summary(results: Sequence[Result]) -> dict[str, Any]:
         "clean and marked": marked, "of them right": gradients[RIGHT_MARKED], "undecided": gradients[UNDECIDED],
         "between switches": gradients[BETWEEN],
         "marked of clean": marked / clean if clean else 0.0, "worlds": energy["worlds"], "gains": energy["gains"],
+        "gains in marked steps": energy["marked"],
         "comparisons of bits": bits["comparisons"], "different bits": bits["different"],
         "failed tasks": sum("error" in r for r in results),
     }  # fmt: skip
@@ -101,7 +102,10 @@ def lines(results: Sequence[Result]) -> list[str]:
             f"{s['between switches']} lie between two switches"
         )
     if s["worlds"]:
-        found.append(f"energy: {s['worlds']} worlds, {s['gains']} gain energy")
+        found.append(
+            f"energy: {s['worlds']} worlds, {s['gains']} gain energy, {s['gains in marked steps']} of them in a step "
+            "whose status says that it was not solved"
+        )
     if s["comparisons of bits"]:
         found.append(f"bits: {s['comparisons of bits']} comparisons, {s['different bits']} differ")
     if s["failed tasks"]:

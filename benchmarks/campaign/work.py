@@ -82,15 +82,19 @@ def try_energy(task: Task, folder: Path) -> dict[str, Any]:
         world, left, worlds = world + 1, left - motions.count, worlds + motions.count
         if not motions.count:
             continue
-        gain = energy.gains(motions)
+        gain, marked = energy.gains(motions)
         worst = max(worst, float(gain.max()))
         for k in (gain > energy.GAIN[family.dtype]).nonzero()[:, 0].tolist():
-            what: dict[str, Any] = {"world": world - 1, "motion": k, "steps": motions.steps, "gain": float(gain[k])}
+            what: dict[str, Any] = {
+                "world": world - 1, "motion": k, "steps": motions.steps, "gain": float(gain[k]),
+                "marked": bool(marked[k]),
+            }  # fmt: skip
             if len(wrong) < WORST:
                 functional = Functional.random(motions.some([k]), draw)
                 what["folder"] = reproductions.save(folder, asdict(task) | what, functional)
             wrong.append(what)
-    return {"counts": {"worlds": worlds, "gains": len(wrong)}, "worst": worst, "wrong": wrong}
+    counts = {"worlds": worlds, "gains": len(wrong), "marked": sum(what["marked"] for what in wrong)}
+    return {"counts": counts, "worst": worst, "wrong": wrong}
 
 
 def try_bits(task: Task, folder: Path) -> dict[str, Any]:

@@ -2,12 +2,13 @@
 
 On whitened velocities, the impulses λ of a step change the kinetic energy by λ · s* + y · y / 2. Islands, which have no
 moving body in common, keep a part κ each of the bias that asks contacts to open, and none where the budget of the step
-is used up before κ is found.
+is used up before κ is found. The impulses of an island that gains energy even so have not converged: they are all
+multiplied by the same θ < 1 (`ScaledIslands`).
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.sparse import coo_matrix
@@ -54,7 +55,9 @@ class GuardedSolver:
         b, fastest = blocks[:, self._normal].copy(), 1.0 + float(np.abs(blocks[:, self._b]).max())
         least, rounding = self.tolerance * fastest, float(np.finfo(blocks.dtype).eps)
         none = NO_CHANGE * rounding * fastest
-        if not self._may_gain(blocks, solution.impulses, none + solution.residual * fastest):
+        if solution.residual <= self.tolerance and not self._may_gain(
+            blocks, solution.impulses, none + solution.residual * fastest
+        ):
             return solution
         islands = Islands(self.form, problem)
         gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
@@ -70,18 +73,22 @@ class GuardedSolver:
             solution = self.solver.solve(memory, problem)
             gain, scale = islands.gains(solution, self._free_speeds(blocks, b, bias))
             search.take(gain, np.abs(gain) <= none * scale, gain > GAIN * least * scale)
+        scaled = ScaledIslands.of(solution, self._free_speeds(blocks, b, bias), islands, gain > none * scale)
         jump = np.where(
             search.acts & (np.abs(gain) > JUMP * least * scale), np.abs(gain) / np.maximum(scale, 1e-300), 0.0
         )
-        held = search.acts & (jump == 0.0) & ~search.given_up
+        held = search.acts & (jump == 0.0) & ~search.given_up & (gain <= none * scale)
         number = np.where(held, np.cumsum(held) - 1, -1)
         record = GuardRecord(islands.of_cells(search.part), islands.of_cells(number, -1), int(search.acts.sum()))
         residual = max(solution.residual, float(jump.max()) * self.tolerance / least)
-        return replace(solution, residual=residual, guard=record if record.count else None)
+        return replace(
+            solution if scaled is None else scaled.solution, residual=residual, guard=record if record.count else None,
+            scaled=scaled,
+        )  # fmt: skip
 
     def _may_gain(self, blocks: Array, impulses: Array, off: float) -> bool:
-        """Whether some contact may add energy, if one is asked to open: a bound as in `EnergyGuard`; off: by how much
-        the speeds of rows may be off, m/s."""
+        """Whether some contact may add energy, if one is asked to open and the impulses have converged: a bound as in
+        `EnergyGuard`; off: by how much the speeds of rows may be off, m/s."""
         b, bias, softness = blocks[:, self._b], blocks[:, self._bias], blocks[:, self._softness]
         most = (impulses * (b - softness * impulses)).sum(1) - 2.0 * impulses[:, 0] * bias
         return bool((bias < 0.0).any() and (0.5 * most > -off * np.abs(impulses).sum(1)).any())
@@ -96,8 +103,23 @@ class GuardedSolver:
         self, memory: Memory, problem: PileProblem, solution: PileSolution, reversed_blocks: Array,
         cotangents: SolutionCotangents,
     ) -> BlockCotangents:  # fmt: skip
-        """As `PileSolver.vjp`. Where the guard acts, κ follows from the inputs, so that the gain stays zero: of the
-        cotangents of the gain, as many are subtracted as it takes for that of κ to vanish."""
+        """As `PileSolver.vjp`."""
+        scaled = solution.scaled
+        if scaled is None:
+            return self._guard_vjp(memory, problem, solution, reversed_blocks, cotangents)
+        bars, free_bar = scaled.vjp(cotangents)
+        found = self._guard_vjp(memory, problem, scaled.whole(solution), reversed_blocks, bars)
+        in_order = found.blocks[::-1]
+        in_order[:, self._b] += free_bar
+        in_order[:, self._bias] -= free_bar[:, 0]
+        return found
+
+    def _guard_vjp(
+        self, memory: Memory, problem: PileProblem, solution: PileSolution, reversed_blocks: Array,
+        cotangents: SolutionCotangents,
+    ) -> BlockCotangents:  # fmt: skip
+        """As `vjp`, of impulses that are not scaled. Where the guard acts, κ follows from the inputs, so that the gain
+        stays zero: of the cotangents of the gain, as many are subtracted as it takes for that of κ to vanish."""
         found = self.solver.vjp(memory, problem, solution, reversed_blocks, cotangents)
         if solution.guard is None:
             return found
@@ -148,15 +170,77 @@ class Islands:
         """The number of every cell's island."""
         return np.append(numbers, rest)[self.label]
 
+    def of_rows(self, count: int) -> Array:
+        """The island of every row of y."""
+        label = np.full(count, self.count)
+        label[self._rows] = self._of_body
+        return label
+
+    def powers(self, solution: PileSolution, free: Array) -> tuple[Array, Array]:
+        """λ · s* and y · y of every island, J; free: s* of all rows."""
+        impulses, y = solution.impulses.astype(np.float64), solution.y[self._rows, : self.nv].astype(np.float64)
+        return self._total((impulses * free).sum(1)), np.bincount(self._of_body, (y * y).sum(1), minlength=self.count)
+
     def gains(self, solution: PileSolution, free: Array) -> tuple[Array, Array]:
         """The energy (J) that every island gains, and the sum of its impulses; free: s* of all rows."""
-        impulses, y = solution.impulses.astype(np.float64), solution.y[self._rows, : self.nv].astype(np.float64)
-        gains = self._total((impulses * free).sum(1))
-        gains += np.bincount(self._of_body, 0.5 * (y * y).sum(1), minlength=self.count)
-        return gains, self._total(np.abs(impulses).sum(1))
+        given, squares = self.powers(solution, free)
+        return given + 0.5 * squares, self._total(np.abs(solution.impulses.astype(np.float64)).sum(1))
 
     def _total(self, of_cells: Array) -> Array:
         return np.bincount(self.label.ravel(), of_cells.ravel(), minlength=self.count + 1)[:-1]
+
+
+@dataclass(frozen=True)
+class ScaledIslands:
+    """Impulses that have not converged, multiplied by the largest θ <= 1 for which their island gains no energy:
+    θ = -2 λ · s* / y · y, or 0 where that is negative.
+
+    solution: with λ and y times θ. impulses, y, free: λ, y, and s* of all rows, as they were. cells [register, lane],
+    rows [row]: θ; cell_island, row_island: numbers of islands, the last of which is no island. squares [island]: y · y
+    where 0 < θ < 1; elsewhere infinite, so that θ has no derivative.
+    """
+
+    solution: PileSolution
+    impulses: Array
+    y: Array
+    free: Array
+    cells: Array
+    rows: Array
+    cell_island: Array
+    row_island: Array
+    squares: Array
+
+    @classmethod
+    def of(cls, solution: PileSolution, free: Array, islands: Islands, gains: Array) -> ScaledIslands | None:
+        """gains: the islands that gain energy; None if there are none."""
+        if not gains.any():
+            return None
+        given, squares = islands.powers(solution, free)
+        part = np.where(gains, np.clip(-2.0 * given / np.maximum(squares, 1e-300), 0.0, 1.0), 1.0)
+        cell_island, row_island = islands.label, islands.of_rows(len(solution.y))
+        squares = np.append(np.where((part > 0.0) & (part < 1.0), squares, np.inf), np.inf)
+        cells, rows = (np.append(part, 1.0)[label] for label in (cell_island, row_island))
+        impulses, y = solution.impulses.copy(), solution.y.copy()
+        solution.impulses[...] = cells[:, None] * impulses
+        solution.y[...] = rows[:, None] * y
+        return cls(solution, impulses, y, free, cells, rows, cell_island, row_island, squares)
+
+    def whole(self, solution: PileSolution) -> PileSolution:
+        """The solution with the impulses and y as they were."""
+        return replace(solution, impulses=self.impulses, y=self.y)
+
+    def vjp(self, cotangents: SolutionCotangents) -> tuple[SolutionCotangents, Array]:
+        """Cotangents of λ and y as they were, and of s* [register, row, lane]."""
+        y_bar, shift, impulses_bar = cotangents
+        count, width = len(self.squares), self.y.shape[1]
+        part_bar = np.bincount(self.row_island, (y_bar[0, :, :width] * self.y).sum(1), minlength=count)
+        of_cells = (impulses_bar * self.impulses).sum(1).ravel()
+        part_bar += np.bincount(self.cell_island.ravel(), of_cells, minlength=count)
+        slope = -2.0 * part_bar / self.squares
+        at_rows, at_cells = slope[self.row_island, None], slope[self.cell_island][:, None]
+        y_bar[0, :, :width] = self.rows[:, None] * (y_bar[0, :, :width] + at_rows * self.y)
+        impulses_bar[...] = self.cells[:, None] * impulses_bar + at_cells * self.free
+        return SolutionCotangents(y_bar, shift, impulses_bar), at_cells * self.impulses
 
 
 class PartSearch:
@@ -191,7 +275,7 @@ class PartSearch:
     def take(self, gain: Array, none: Array, some: Array) -> None:
         """Take in the gains for these parts; none, some: whether they count as none, or as too much.
 
-        Impulses that have not converged may gain energy even if nothing is kept: that is not to be helped.
+        Impulses that have not converged may gain energy even if nothing is kept: then all is kept.
         """
         fails = self.going & (self.part == 0.0) & some & ~self.given_up
         self.acts, self.part = self.acts & ~fails, np.where(fails, 1.0, self.part)

@@ -88,9 +88,12 @@ class ConstraintAdjoint:
             active_set_of_solution(problem, speed, least, mode)
             others[0] = 0.0
             for r in loop(problem.count):
-                # A contact that touches, and carries no more than rounding, always counts as separating.
+                # A contact that touches, and carries no more than rounding, always counts as separating, and so does
+                # its friction: bodies may roll on each other without load.
                 idle = (problem.high[r] >= INFINITE) & (problem.low[r] == 0.0) & (absolute(speed[r]) <= least)
                 mode[r] = select(idle & (problem.diagonal[r] * problem.impulse[r] <= least), LOWER, mode[r])
+                unloaded = (problem.mu[r] > 0.0) & (mode[problem.normal[r]] == LOWER)
+                mode[r] = select(unloaded & (mode[r] == FREE), LOWER, mode[r])
                 others[0] = others[0] + absolute(mode[r] - problem.factored[r])
             for _ in when(any_lane(others[0] > 0.0)):  # otherwise the solver's last factors are those of the solution
                 factor_active_set(problem, mode)

@@ -12,6 +12,10 @@ other: then the side of the loss is taken, and the loss is part of the residual.
 
 Every solve spends the budget of the step. Where that is used up before κ is found, nothing is kept, and the energy that
 this loses is part of the residual.
+
+Impulses that have not converged may gain energy even if nothing is kept. Then all is kept, and the impulses of the
+island are multiplied by the largest θ <= 1 at which it gains none: θ λ · s* + θ² λ · W λ / 2 = 0. What it would have
+gained is part of the residual.
 """
 
 from __future__ import annotations
@@ -133,14 +137,15 @@ class Bracket:
         return select(self.solves[i] < 1.5, 0.0, select(self.last[i] > 0.5, low, between))
 
 
-# The search for the κ of an island: there is none, it goes on, it has found κ, or a κ at which impulses jump.
-NO_SEARCH, SEARCHED, FOUND, JUMPED = 0.0, 1.0, 2.0, 3.0
+# The search for the κ of an island: there is none; it goes on; it has found κ; it has found a κ at which impulses jump;
+# or energy is gained whatever κ is.
+NO_SEARCH, SEARCHED, FOUND, JUMPED, FAILED = 0.0, 1.0, 2.0, 3.0, -1.0
 
 
 class EnergyGuard:
     """Solves a contact problem without gain of energy, in any island. Arrays over trees [nlink + 1], at the records of
-    their roots: kept: κ, 1 where nothing is gained; search: NO_SEARCH, SEARCHED, FOUND or JUMPED. guarded [1]: the
-    number of islands with less than all."""
+    their roots: kept: κ, 1 where nothing is gained; search: NO_SEARCH, SEARCHED, FOUND, JUMPED or FAILED. guarded [1]:
+    the number of islands with less than all."""
 
     def __init__(self, problem: ContactProblem, solver: Solver, nlink: Index) -> None:
         self.problem, self.solver, self.islands = problem, solver, Islands(problem, nlink)
@@ -170,7 +175,7 @@ class EnergyGuard:
                 problem.impulse[r] = select(again, problem.impulse[r], before[r])
             going[0] = 0.0
             first = to_float(i) < 0.5
-            suspect = where & again & (~first | self._may_gain())
+            suspect = where & again & (~first | self._may_gain() | (now > self.solver.tolerance))
             for _ in when(any_lane(suspect)):
                 for _ in when(i == 0):
                     self.islands.find()
@@ -183,8 +188,8 @@ class EnergyGuard:
         return self.problem.b[r] - kept_bias(self.problem.bias[r], self.kept[self.problem.tree[r]])
 
     def _may_gain(self) -> Mask:
-        """Whether some constraint may add energy. Of a solution, s⁺ + R λ = -bias where a row presses, and friction
-        opposes its speed: so λ · (s* + s⁺) / 2 is at most λ · (s* - bias - R λ) / 2."""
+        """Whether some constraint may add energy, if the impulses have converged. Of a solution, s⁺ + R λ = -bias where
+        a row presses, and friction opposes its speed: so λ · (s* + s⁺) / 2 is at most λ · (s* - bias - R λ) / 2."""
         problem, most = self.problem, carry(2)
         least = GAIN * self.solver.tolerance / problem.unit[0]
         most[0], most[1] = 0.0, 0.0
@@ -201,24 +206,27 @@ class EnergyGuard:
         and with none where the budget of the step is used up. Returns the largest change of energy where impulses jump,
         relative to that of impulses at the largest speed."""
         problem, islands, tolerance = self.problem, self.islands, self.solver.tolerance
-        speed, part, jump = memory(problem.capacity), memory(islands.size), memory(1)
+        speed, part, shrink, jump = memory(problem.capacity), memory(islands.size), memory(islands.size), memory(1)
         for r in loop(problem.count):
             speed[r] = 0.0
         problem.delassus.apply(problem.impulse, speed, problem.count)
-        energies = islands.total(lambda r: problem.impulse[r] * (self.free_speed(r) + 0.5 * speed[r]))
+        given = islands.total(lambda r: problem.impulse[r] * self.free_speed(r))
+        squares = islands.total(lambda r: problem.impulse[r] * speed[r])
         scales = islands.total(lambda r: absolute(problem.impulse[r]) / problem.unit[0])
         self.guarded[0], jump[0] = 0.0, 0.0
         able = problem.work.budget.allows()
         for i in loop(islands.size):
-            energy, scale, kept = energies[i], tolerance * scales[i], self.kept[i]
+            energy, scale, kept = given[i] + 0.5 * squares[i], tolerance * scales[i], self.kept[i]
+            scaled = suspect & (self.search[i] == FAILED) & (energy > 0.0)
+            most = maximum(-2.0 * given[i] / maximum(squares[i], 1e-300), 0.0)
+            shrink[i] = select(scaled, minimum(most, 1.0), 1.0)
             searched = suspect & ((first & (energy > GAIN * scale)) | (~first & (self.search[i] == SEARCHED)))
             given_up = searched & ~able & (kept == 0.0)
             ends = searched & ~first & ((absolute(energy) <= NO_CHANGE * scale) | (bracket.last[i] > 0.5) | given_up)
-            # Impulses that have not converged may gain energy even if nothing is kept: that is not to be helped.
             fails = searched & ~first & (kept == 0.0) & (energy > GAIN * scale) & able
             goes, jumps = searched & ~ends & ~fails, ends & (absolute(energy) > JUMP * scale)
-            jump[0] = maximum(jump[0], select(jumps, absolute(energy) / maximum(scales[i], 1e-300), 0.0))
-            ended = select(jumps | given_up, JUMPED, select(ends, FOUND, select(fails, NO_SEARCH, self.search[i])))
+            jump[0] = maximum(jump[0], select(jumps | scaled, absolute(energy) / maximum(scales[i], 1e-300), 0.0))
+            ended = select(jumps | given_up, JUMPED, select(ends, FOUND, select(fails, FAILED, self.search[i])))
             self.search[i] = select(goes, SEARCHED, ended)
             bracket.narrow(i, goes, kept, energy)
             following = select(able, bracket.next(i, PRECISION * tolerance), 0.0)
@@ -228,7 +236,7 @@ class EnergyGuard:
             self.guarded[0] = self.guarded[0] + select(counts, 1.0, 0.0)
         self._keep(part)
         for r in loop(problem.count):  # impulses close to the solution would be accepted as the solution
-            problem.impulse[r] = select(going[0] > 0.0, 0.0, problem.impulse[r])
+            problem.impulse[r] = select(going[0] > 0.0, 0.0, shrink[problem.tree[r]] * problem.impulse[r])
         return jump[0]
 
     def _keep(self, part: ScalarArray) -> None:

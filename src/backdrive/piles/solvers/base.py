@@ -71,7 +71,7 @@ class PileSolution:
     impulses [register, row, lane]. y [row, stride]: the change of whitened velocities, and shift [row, stride]: that of
     the position correction. active_sets [register, lane]: codes of the contacts (`sweep_kernels.active_set_code`).
     residual: relative to 1 + the largest speed. record: intermediate results for the solver's `vjp`. guard: of the
-    energy guard; None where it did not act.
+    energy guard; None where it did not act. scaled: its `ScaledIslands`, if any.
     """
 
     impulses: Array
@@ -81,6 +81,7 @@ class PileSolution:
     residual: float
     record: Any = field(repr=False)
     guard: GuardRecord | None = None
+    scaled: Any = field(default=None, repr=False)
 
 
 class SolutionCotangents(NamedTuple):
