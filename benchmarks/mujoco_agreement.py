@@ -48,12 +48,15 @@ class Visited:
     u: Array
 
 
-def mujoco_model(path: Path, integrator: str | None = None, cone: str | None = None) -> mujoco.MjModel:
+def mujoco_model(
+    path: Path, integrator: str | None = None, cone: str | None = None, ccd_tolerance: float | None = None
+) -> mujoco.MjModel:
     """The file as MuJoCo has it, with its solver at full precision."""
     model = mujoco.MjModel.from_xml_path(str(path))
     option = model.opt
     option.jacobian, option.solver = mujoco.mjtJacobian.mjJAC_DENSE, mujoco.mjtSolver.mjSOL_NEWTON
     option.tolerance, option.ls_tolerance, option.iterations = 0.0, 1e-10, 30
+    option.ccd_tolerance, option.ccd_iterations = ccd_tolerance or option.ccd_tolerance, 1000
     if integrator is not None:
         option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator.upper()}")
     if cone is not None:
