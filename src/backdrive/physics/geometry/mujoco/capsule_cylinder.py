@@ -21,7 +21,7 @@ from ..solids import FAR, Solid
 from .contacts import GeomContact, GeomPair, axis, choose_contact, concentric_normal, contact, keep, normalised
 from .ellipsoid_corners import TIE, across, disk_of
 from .ellipsoids import Gap, support
-from .flat_lines import LYING, LineEnds, FlatLine
+from .flat_lines import LYING, FlatLine, LineEnds
 
 CAP, SIDE, RIM_LINE, RIM_END = (float(k) for k in range(4))
 """What touches."""

@@ -30,7 +30,7 @@ from .contacts import GeomContact, GeomPair, axis, choose_contact, contact, keep
 from .ellipsoid_corners import CORNERS, EDGES, TIE, across, disk_of
 from .ellipsoids import Gap
 from .flat_faces import FaceOverlap, box_face, cap_of, lie_flat
-from .flat_lines import LYING, LineEnds, FlatLine
+from .flat_lines import LYING, FlatLine, LineEnds
 
 FACE, CAP, SIDE_EDGE, SIDE_CORNER, RIM_EDGE, RIM_CORNER = (float(k) for k in range(6))
 """What touches."""

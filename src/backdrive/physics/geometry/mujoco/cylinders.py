@@ -22,7 +22,7 @@ from .contacts import GeomContact, GeomPair, axis, choose_contact, contact, defa
 from .ellipsoid_corners import TIE, Best, across, disk_of
 from .ellipsoids import Gap, support
 from .flat_faces import FaceOverlap, cap_of, lie_flat
-from .flat_lines import LYING, LineEnds, FlatLine
+from .flat_lines import LYING, FlatLine, LineEnds
 
 CAP_1, CAP_2, SIDES, SIDE_1, SIDE_2, RIMS = (float(k) for k in range(6))
 """What touches: a cap of the first, a cap of the second, both sides, the side of the first (with a rim), ..."""
