@@ -2,7 +2,7 @@
 
     python -m benchmarks --only agreement
     python -m benchmarks.mujoco_agreement                   # also writes docs/mujoco_agreement.md and .png
-    python -m benchmarks.mujoco_agreement --suite FOLDER    # also the MJCF files of a folder, as of dm_control's suite
+    python -m benchmarks.mujoco_agreement --suite FOLDER    # the MJCF files of a folder instead: see `mujoco_suite`
 
 MuJoCo has dense Jacobians and its solver at full precision: `opt.tolerance` 0, `opt.ls_tolerance` 1e-10, and Newton's
 method also where a file asks for another one.
@@ -48,12 +48,15 @@ class Visited:
     u: Array
 
 
-def mujoco_model(path: Path, integrator: str | None = None, cone: str | None = None) -> mujoco.MjModel:
+def mujoco_model(
+    path: Path, integrator: str | None = None, cone: str | None = None, ccd_tolerance: float | None = None
+) -> mujoco.MjModel:
     """The file as MuJoCo has it, with its solver at full precision."""
     model = mujoco.MjModel.from_xml_path(str(path))
     option = model.opt
     option.jacobian, option.solver = mujoco.mjtJacobian.mjJAC_DENSE, mujoco.mjtSolver.mjSOL_NEWTON
     option.tolerance, option.ls_tolerance, option.iterations = 0.0, 1e-10, 30
+    option.ccd_tolerance, option.ccd_iterations = ccd_tolerance or option.ccd_tolerance, 1000
     if integrator is not None:
         option.integrator = getattr(mujoco.mjtIntegrator, f"mjINT_{integrator.upper()}")
     if cone is not None:
@@ -165,12 +168,12 @@ def side_by_side(loaded: bd.Model, path: Path, count: int) -> Parting:
     return Parting(*errors, model.opt.timestep)
 
 
-def measure(run: Run, suite: Path | None = None) -> list[Table]:
+def measure(run: Run) -> list[Table]:
     """The two tables."""
-    return tables(run, suite)[0]
+    return tables(run)[0]
 
 
-def tables(run: Run, suite: Path | None) -> tuple[list[Table], dict[str, Parting]]:
+def tables(run: Run) -> tuple[list[Table], dict[str, Parting]]:
     """The tables, and the motions by file."""
     states, motions = (500, 2) if run.quick else (STATES, MOTIONS)
     columns = ["", "with contact", "Δq", "Δv", "within 1e-9", "Δq, all", "Δv, all", "within 1e-9, all"]
@@ -180,11 +183,10 @@ def tables(run: Run, suite: Path | None) -> tuple[list[Table], dict[str, Parting
         ["", "parted after", "MuJoCo, disturbed", "growth, 1/s", "of MuJoCo, disturbed"],
     )
     found = {}
-    files = {name: ASSETS / f"{name}.xml" for name in FILES}
-    files |= {f"{suite.name}/{path.stem}": path for path in sorted(suite.glob("*.xml"))} if suite else {}
-    for name, path in files.items():
+    for name in FILES:
         run.tell(name)
-        loaded = _load(path)
+        path = ASSETS / f"{name}.xml"
+        loaded = load(path)
         if isinstance(loaded, str):
             steps.notes.append(f"{name}: {loaded}")
             continue
@@ -208,7 +210,7 @@ def tables(run: Run, suite: Path | None) -> tuple[list[Table], dict[str, Parting
     return [steps, parts], found
 
 
-def _load(path: Path) -> bd.Model | str:
+def load(path: Path) -> bd.Model | str:
     """The model; or why it cannot be simulated with MuJoCo's physics."""
     try:
         with warnings.catch_warnings():
@@ -246,12 +248,17 @@ def plot(found: dict[str, Parting], target: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser("python -m benchmarks.mujoco_agreement", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer states and motions")
-    parser.add_argument("--suite", type=Path, help="folder with more MJCF files")
+    parser.add_argument("--suite", type=Path, help="folder with MJCF files, to compare instead of Gymnasium's")
     parser.add_argument("--docs", type=Path, default=Path("docs"), help="where the results go (%(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(1)
     run = Run(options.quick, lambda text: print(text, flush=True))
-    measured, found = tables(run, options.suite)
+    if options.suite is not None:
+        from .mujoco_suite import compare
+
+        print(compare(run, options.suite, options.docs / "mujoco_suite.json"))
+        return
+    measured, found = tables(run)
     plot(found, options.docs / "mujoco_agreement.png")
     facts = [f"- {name}: {value}" for name, value in machine().items() if name in ("processor", "versions")]
     text = "\n".join(["# Agreement with MuJoCo", "", INTRODUCTION, "", *facts, "", *(t.markdown() for t in measured)])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from mujoco_geoms import Geom, check_gradient, random_pair, solids
+from mujoco_geoms import Geom, check_gradient, nearly_flat_pair, random_pair, solids
 from placed_pairs import SEEDS
 
 from backdrive.ir import vjp
@@ -14,8 +14,13 @@ def name(kinds):
     return "-".join(kind.name.lower() for kind in kinds)
 
 
-SLOW = (GeomKind.CYLINDER, GeomKind.CYLINDER)
-PAIRS = [pytest.param(kinds, marks=pytest.mark.slow) if kinds == SLOW else kinds for kinds in GEOM_PAIRS]
+SLOW = [(GeomKind.CYLINDER, GeomKind.CYLINDER), (GeomKind.CYLINDER, GeomKind.BOX)]
+PAIRS = [pytest.param(kinds, marks=pytest.mark.slow) if kinds in SLOW else kinds for kinds in GEOM_PAIRS]
+FLAT = [
+    (GeomKind.CAPSULE, GeomKind.CYLINDER),
+    (GeomKind.CYLINDER, GeomKind.CYLINDER),
+    (GeomKind.CYLINDER, GeomKind.BOX),
+]
 
 
 @pytest.mark.parametrize("kinds", PAIRS, ids=name)
@@ -29,6 +34,19 @@ def test_contacts_against_differences(kinds, seed):
             break
     else:
         raise AssertionError("no contact in twenty random pairs")
+
+
+@pytest.mark.parametrize("kinds", FLAT, ids=name)
+@given(seed=SEEDS)
+@settings(max_examples=4)
+def test_flat_contacts_against_differences(kinds, seed):
+    """Of cylinders that lie flat on another geom, with several contacts."""
+    rng = np.random.default_rng(seed)
+    for _ in range(60):
+        if check_gradient(kinds, nearly_flat_pair(kinds, rng), rng, several=True) > 1:
+            break
+    else:
+        raise AssertionError("no pair with several contacts in sixty")
 
 
 @pytest.mark.parametrize("kind", [GeomKind.CAPSULE, GeomKind.CYLINDER])

@@ -135,6 +135,40 @@ def test_gradient_of_forces(integrator):
         ForceLoss(zoo(), bd.MuJoCo(integrator=integrator), seed).check()
 
 
+def test_the_point_of_a_contact_that_begins_within_a_runge_kutta_step():
+    """It is that of the first stage that touches, not the origin, with its gradient."""
+    ball = """<mujoco><option integrator="RK4" timestep="0.01"/><worldbody><geom type="plane" size="5 5 1"/>
+     <body pos="0.3 0.2 0.1"><freejoint/><geom type="sphere" size="0.1"/></body></worldbody></mujoco>"""
+    model = load(ball)
+    simulator = bd.Simulator(model, physics="mujoco")
+    rng = np.random.default_rng(0)
+    q = model.initial_state(batch=64).q.clone()
+    q[:, 2] = torch.from_numpy(rng.uniform(0.099, 0.101, 64))
+    v = torch.from_numpy(0.2 * rng.normal(size=(64, 6)))
+    v[:, 2] = -0.2
+
+    def contacts(q, v):
+        found = simulator.rollout(bd.State(q, v), steps=1).contacts
+        return found.force[0, :, 0], found.point[0, :, 0]
+
+    q.requires_grad_(), v.requires_grad_()
+    force, point = contacts(q, v)
+    late = (q[:, 2] > 0.1) & (force[:, 2] > 0.0)
+    assert late.sum() > 10
+    assert ((point - q[:, :3])[force[:, 2] > 0.0][:, :2].abs() < 0.01).all()  # below the center
+    weights = torch.from_numpy(rng.normal(size=(64, 3))) * late[:, None]
+    gradients = torch.autograd.grad((weights * point).sum(), (q, v))
+    direction = torch.from_numpy(rng.normal(size=(64, 6)))
+    step = 1e-7
+    with torch.no_grad():
+        ends = [(weights * contacts(q, v + sign * step * direction)[1]).sum(-1) for sign in (1.0, -1.0)]
+    difference = (ends[0] - ends[1]) / (2.0 * step)
+    same = difference.abs() < 1.0  # the first stage that touches has not changed
+    assert same[late].sum() > 10
+    found = (gradients[1] * direction).sum(-1)
+    torch.testing.assert_close(found[same], difference[same], rtol=1e-6, atol=1e-8)
+
+
 STICKY = 'condim="6" adhesion="0.2" gap="0.01" surfacevel="0 0.1 0 0.2 0 0"'
 HEAPS = [
     ("pyramidal", "euler", heap(6, geom='margin="0.005"')),

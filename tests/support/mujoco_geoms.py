@@ -9,10 +9,9 @@ from kernel_helpers import compute, from_function
 from placed_pairs import about_z, rotation
 
 from backdrive.differences import central
-from backdrive.ir import memory, vjp
-from backdrive.model.hull import cube
+from backdrive.ir import vjp
 from backdrive.physics.geometry.mujoco import GEOM_CONTACT, GEOM_PAIRS, GeomKind
-from backdrive.physics.geometry.solids import FAR, Hull, Solid
+from backdrive.physics.geometry.solids import FAR, Solid
 
 NUMBERS = 15  # numbers of a solid
 SQUARE_ANGLES = [np.eye(3)[list(order)] for order in ((0, 1, 2), (1, 2, 0), (2, 0, 1))]
@@ -113,22 +112,6 @@ def solids(x):
     return [Solid(tuple(x[k : k + 3]), tuple(x[k + 3 : k + 12]), tuple(x[k + 12 : k + 15])) for k in (0, NUMBERS)]
 
 
-def found_features(kinds, a, b, margin):
-    """With hulls, for pairs that search them."""
-    pair = GEOM_PAIRS[kinds]
-    return pair.features(a, b, margin, (prism(), prism()) if pair.hull_search is not None else None)
-
-
-def prism():
-    """The hull of a cylinder, with four sides: only cylinders that lie flat on each other need it."""
-    arrays = []
-    for table in cube():
-        arrays.append(memory(table.size))
-        arrays[-1].put(0, table.ravel().tolist())
-    vertices, faces, edges = cube()
-    return Hull(len(vertices), arrays[0], len(faces), arrays[1], len(edges), arrays[2])
-
-
 @cache
 def kernel(kinds):
     """x = the numbers of two solids, and the margin; y = the numbers of all slots."""
@@ -137,7 +120,7 @@ def kernel(kinds):
     def function(x):
         x = [x[k] for k in range(2 * NUMBERS + 1)]
         a, b, margin = *solids(x), x[-1]
-        return [y for c in pair.contacts(a, b, margin, found_features(kinds, a, b, margin)) for y in c.numbers]
+        return [y for c in pair.contacts(a, b, margin, pair.features(a, b, margin)) for y in c.numbers]
 
     return from_function(function)
 
@@ -203,6 +186,24 @@ def random_pair(kinds, rng, generic=False):
     return a, b._replace(position=a.position + part * (a.extent + b.extent) * direction), margin
 
 
+def nearly_flat_pair(kinds, rng):
+    """(a, b, 0): touching, with z axes that are parallel or orthogonal to an axis of the other, up to a few degrees."""
+    a, b, _ = random_pair(kinds, rng, generic=True)
+    tilt = rng.normal(size=3) * rng.choice([0.001, 0.01, 0.04])
+    right_angle = np.array([[0.0, 0.0, 1.0], [0.0, 1.0, 0.0], [-1.0, 0.0, 0.0]])
+    base = np.eye(3) if rng.random() < 0.5 else right_angle
+    axes = b.axes @ exponential(tilt) @ about_z(rng.uniform(0.0, 2.0 * np.pi)) @ base
+    return a._replace(axes=axes), b, 0.0
+
+
+def exponential(vector):
+    """The rotation by a rotation vector."""
+    angle = np.linalg.norm(vector)
+    x, y, z = vector / angle
+    K = np.array([[0.0, -z, y], [z, 0.0, -x], [-y, x, 0.0]])
+    return np.eye(3) + np.sin(angle) * K + (1.0 - np.cos(angle)) * K @ K
+
+
 def rounding_decides(kinds, a, b):
     """Whether MuJoCo's contacts depend on rounding errors: a capsule parallel to edges of a box, or with its center in
     the middle between them; two concentric boxes."""
@@ -215,22 +216,23 @@ def rounding_decides(kinds, a, b):
 # ------------------------------------------------------------------------------------------ gradients
 
 
-def check_gradient(kinds, case, rng, step=1e-6, tolerance=1e-6):
+def check_gradient(kinds, case, rng, step=1e-6, tolerance=1e-6, several=False):
     """Check the derivatives of all numbers of the contacts with respect to all of the solids by differences. Returns
-    how many contacts there are."""
+    how many contacts there are. several: only if there are more than one, with features that do not change: which of
+    many corners are contacts may change anywhere."""
     pair, (a, b, margin) = GEOM_PAIRS[kinds], case
     x = np.concatenate([a.numbers, b.numbers])
-    features = found_features(kinds, *solids(x.tolist()), margin)
+    features = pair.features(*solids(x.tolist()), margin)
 
     def at(*x, features=features):
         return [y for c in pair.contacts(*solids(x), margin, features) for y in c.numbers]
 
     def found(x):
         x = x.tolist()
-        return np.array(at(*x, features=found_features(kinds, *solids(x), margin)))
+        return np.array(at(*x, features=features if several else pair.features(*solids(x), margin)))
 
     exists = np.array(at(*x.tolist()))[::GEOM_CONTACT] < 0.5 * FAR
-    if not exists.any():
+    if exists.sum() <= several:
         return 0
     seeds = rng.normal(size=GEOM_CONTACT * pair.slots) * np.repeat(exists, GEOM_CONTACT)
     right = np.array([central(lambda e, axis=axis: seeds @ found(x + e * axis), step) for axis in np.eye(len(x))])

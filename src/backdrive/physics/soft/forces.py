@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ...ir import Index, Scalar, ScalarArray, loop, memory, select, to_float, when
+from ...ir import Index, Scalar, ScalarArray, absolute, loop, memory, minimum, select, to_float, when
 from ...schema import layout
 from ..constraints.constraints import Constraints
 from ..constraints.contact_terms import resultant
@@ -22,22 +22,47 @@ from .acceleration import Acceleration, SoftConstrained
 from .acceleration_adjoint import SoftTerms
 from .assemble import contact_side
 from .rows import contact_rows, limit_gaps, limit_row
-from .settings import SoftSettings
+from .settings import STAGES, SoftSettings
+
+
+class FirstContacts:
+    """Which contacts a step has found so far, over slots: the first stage in which there is a contact gives its
+    point."""
+
+    def __init__(self, constraints: Constraints) -> None:
+        self.stage = memory(constraints.nslot)
+        for slot in loop(constraints.nslot):
+            self.stage[slot] = float(STAGES)
+
+    def find(self, now: Acceleration, s: Index) -> None:
+        """Add the contacts of stage s; stages follow each other."""
+        if now.constrained is None:
+            return
+        contacts = now.constrained.contacts
+        for c in loop(contacts.count[0]):
+            slot = contacts.slots[c]
+            _, on = contacts.contact(slot)
+            self.stage[slot] = select(on, minimum(self.stage[slot], to_float(s)), self.stage[slot])
+
+    def share(self, slot: Index, s: Index) -> Scalar:
+        """1 where stage s gives the point of the contact in a slot, else 0."""
+        return select(absolute(self.stage[slot] - to_float(s)) < 0.5, 1.0, 0.0)
 
 
 class Share(NamedTuple):
-    """The part of a state in the forces, and in the contact points, of a step."""
+    """The part of a state in the forces of a step; if it is that of a stage of a Runge-Kutta method: which one, and
+    the first stages of all contacts."""
 
     force: Scalar
-    point: Scalar
+    stage: Index = 0
+    first: FirstContacts | None = None
 
-    @classmethod
-    def of_stage(cls, s: Index, weight: Scalar) -> Share:
-        """Of stage s of a Runge-Kutta method: mean forces, and the points at the start."""
-        return cls(weight, select(to_float(s) < 0.5, 1.0, 0.0))
+    def point(self, slot: Index) -> Scalar:
+        """The part in the point of a contact."""
+        return 1.0 if self.first is None else self.first.share(slot, self.stage)
 
 
-WHOLE = Share(1.0, 1.0)
+WHOLE = Share(1.0)
 
 
 def add_soft_forces(
@@ -87,7 +112,7 @@ def _add_contacts(
         a, b = (Pose.of(pose_of(poses, link, width, constraints.dim)) for link in (support.a, support.b))
         rows = contact_rows(settings, h, side, a, b).rows
         force = resultant(rows, [constrained.solution.f[first + k] for k in range(len(rows))])
-        found = (*sp.scale(share.force, force), *sp.scale(share.point, rows[0].point))
+        found = (*sp.scale(share.force, force), *sp.scale(share.point(slot), rows[0].point))
         before = forces.get(slot, FORCE)
         forces.put(slot, [y + select(on, x, 0.0) for x, y in zip(found, before, strict=True)])
 
@@ -104,7 +129,7 @@ class ForceBars:
 
     def contact(self, slot: Index) -> Vec:
         bar = self.forces_bar.get(slot, FORCE)
-        return (*sp.scale(self.share.force, bar[:3]), *sp.scale(self.share.point, bar[3:]))
+        return (*sp.scale(self.share.force, bar[:3]), *sp.scale(self.share.point(slot), bar[3:]))
 
 
 def soft_forces_adjoint(

@@ -13,7 +13,7 @@ from ..scheme import StepContext
 from ..state import StateArrays, StepInputs
 from ..tree.tree import Tree
 from .acceleration import accelerate, accelerations
-from .forces import WHOLE, Share, add_soft_forces
+from .forces import WHOLE, FirstContacts, Share, add_soft_forces
 from .integrate import update
 from .rates import displacement_rates
 from .settings import STAGES
@@ -82,6 +82,7 @@ class RungeKuttaStages:
         for array, n in ((self.mean_rate, nv), (self.mean_a, nv), (self.status, 5), (self.displacement, nv)):
             zero(n, array)
         copy(nv, state.v, self.v)
+        self._first = None if forces is None or tree.constraints is None else FirstContacts(tree.constraints)
         self._before = None if tree.constraints is None else StageBefore(tree, ctx.soft)
         for s in rolled(ctx.soft.evaluations):
             here = self.state(tree, state, s)
@@ -104,7 +105,9 @@ class RungeKuttaStages:
         before = None if self._before is None else self._before.at(s)
         now = accelerate(ctx.tree, ctx.soft, ctx.h, here, self.inputs, before=before)
         if self.forces is not None:
-            add_soft_forces(ctx.tree, ctx.soft, ctx.h, now, Share.of_stage(s, stage_weight(s)), self.forces)
+            if self._first is not None:
+                self._first.find(now, s)
+            add_soft_forces(ctx.tree, ctx.soft, ctx.h, now, Share(stage_weight(s), s, self._first), self.forces)
         if now.constrained is not None:
             copy(nv, now.constrained.solution.w, self.w.at(s * nv))
         for k, x in enumerate((now.dynamics.clipped, *now.status())):

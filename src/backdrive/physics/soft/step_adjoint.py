@@ -12,7 +12,7 @@ from ..state import StateArrays, StepInputs
 from ..tree.dynamics_adjoint import Cotangents
 from .acceleration import accelerate
 from .acceleration_adjoint import accelerate_adjoint
-from .forces import WHOLE, ForceBars, Share, soft_forces_adjoint
+from .forces import WHOLE, FirstContacts, ForceBars, Share, soft_forces_adjoint
 from .integrate import update
 from .rates import displacement_rates_adjoint
 from .settings import STAGES
@@ -70,6 +70,7 @@ def _runge_kutta_adjoint(
         copy(nv, cotangents.v, after)
         zero(nv, next_step)
         zero(nv, next_v)
+    first = None if forces_bar is None else _first_contacts(ctx, stages, state, inputs)
     for s in rolled(ctx.soft.evaluations, reverse=True):
         here, displacement = stages.state(tree, state, s), local(nv, stages.displacement.at(s * nv))
         now = accelerate(tree, ctx.soft, h, here, inputs, stages.w.at(s * nv))
@@ -84,7 +85,7 @@ def _runge_kutta_adjoint(
         zero(nq, own_q)
         inside = replace(cotangents, q=own_q, v=own_v)
         if forces_bar is not None:
-            given = ForceBars(tree.constraints, forces_bar, Share.of_stage(s, weight))
+            given = ForceBars(tree.constraints, forces_bar, Share(weight, s, first))
             soft_forces_adjoint(tree, ctx.soft, h, now, given, a_bar, inside)
         accelerate_adjoint(tree, ctx.soft, h, now, a_bar, inside)
         move_adjoint(tree, state.q, displacement, 1.0, own_q, start_bar, by_move)
@@ -95,3 +96,17 @@ def _runge_kutta_adjoint(
     add_to(nv, next_v, v_bar)
     copy(nq, q_bar, cotangents.q)
     copy(nv, v_bar, cotangents.v)
+
+
+def _first_contacts(
+    ctx: StepContext, stages: RungeKuttaStages, state: StateArrays, inputs: StepInputs
+) -> FirstContacts | None:
+    """The stages of a step in which its contacts are first there."""
+    tree = ctx.tree
+    if tree.constraints is None:
+        return None
+    first = FirstContacts(tree.constraints)
+    for s in rolled(ctx.soft.evaluations):
+        here = stages.state(tree, state, s)
+        first.find(accelerate(tree, ctx.soft, ctx.h, here, inputs, stages.w.at(s * tree.nv)), s)
+    return first

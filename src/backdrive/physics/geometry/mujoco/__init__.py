@@ -7,14 +7,16 @@
     capsule_box         a capsule with a box
     boxes               two boxes
     capsule_cylinder    a capsule with a cylinder
+    cylinder_box        a cylinder with a box
+    flat_faces          caps that lie flat on each other, or on a face of a box
+    flat_lines          sides and edges that lie on a cap or a face
     ellipsoids          an ellipsoid with a sphere, a capsule or another ellipsoid
     ellipsoid_corners   an ellipsoid with a box or a cylinder
     cylinders           two cylinders
-    borrowed            pairs that touch where the rigid engine has it, and not where MuJoCo has it
+    borrowed            meshes, which touch where the rigid engine has it, and not where MuJoCo has it
 
-MuJoCo iterates, to a tolerance, for convex solids without a closed form: `capsule_cylinder`, `ellipsoids`,
-`ellipsoid_corners` and `cylinders` find what its iterations converge to. Cylinders with boxes, cylinders that lie flat
-on each other, and meshes are borrowed.
+MuJoCo iterates, to a tolerance, for convex solids without a closed form: `capsule_cylinder`, `cylinder_box`,
+`ellipsoids`, `ellipsoid_corners` and `cylinders` find what its iterations converge to.
 
 `GEOM_PAIRS` is the registry. A pair is a `GeomPair`: `features(first, second, margin)` finds what is constant, and
 `contacts(first, second, margin, features)` returns a `GeomContact` for each of its `slots`: straight-line code, which
@@ -37,7 +39,18 @@ from __future__ import annotations
 from itertools import combinations_with_replacement
 
 from ....schema.layout import GeomKind
-from . import boxes, capsule_box, capsule_cylinder, cylinders, ellipsoid_corners, ellipsoids, planes, rounded, spheres
+from . import (
+    boxes,
+    capsule_box,
+    capsule_cylinder,
+    cylinder_box,
+    cylinders,
+    ellipsoid_corners,
+    ellipsoids,
+    planes,
+    rounded,
+    spheres,
+)
 from .borrowed import borrowed
 from .contacts import GEOM_CONTACT, GeomContact, GeomPair
 
@@ -65,6 +78,7 @@ GEOM_PAIRS: dict[GeomKinds, GeomPair] = {
     (ELLIPSOID, CYLINDER): ellipsoid_corners.ELLIPSOID_CYLINDER,
     (ELLIPSOID, BOX): ellipsoid_corners.ELLIPSOID_BOX,
     (CYLINDER, CYLINDER): cylinders.CYLINDER_CYLINDER,
+    (CYLINDER, BOX): cylinder_box.CYLINDER_BOX,
     (BOX, BOX): boxes.BOX_BOX,
 }
 """The pairs of geoms that touch where MuJoCo has it."""

@@ -1,4 +1,4 @@
-"""Pairs of geoms that touch where the rigid engine has it: cylinders with boxes, and meshes. MuJoCo iterates for them.
+"""Meshes touch where the rigid engine has it. MuJoCo iterates for them.
 
 Its contact points are several where faces or edges lie on each other, and MuJoCo has one (or several, with the flag
 multiccd); a cylinder is a prism, and an ellipsoid a polyhedron. Frames have MuJoCo's default tangent.

@@ -1,67 +1,136 @@
-"""A capsule with a cylinder: one contact, or two where the capsule lies on a cap.
+"""A capsule with a cylinder: the common normal, feature by feature, as in `cylinder_box`.
 
-MuJoCo finds these contacts by iterations for convex solids. As long as the capsule's segment is outside the cylinder,
-the contact that they converge to is that of the ball at the segment's closest place. If the segment penetrates, the
-capsule is moved out along the shorter way of two, through the side or through a cap; there may be a way through the rim
-that is still shorter, which MuJoCo would find.
+    end and cap      n is the cylinder's axis
+    side             n leads from the closest place of the segment to the axis, seen along the axis
+    line and rim     n is orthogonal to the segment
+    end and rim      n leads from the end of the segment to the closest place of the rim
+
+If the capsule touches a cap or a rim and is nearly parallel to the cap, MuJoCo has two contacts with the cap's normal
+(`flat_lines`).
 """
 
 from __future__ import annotations
 
-from ....ir import Scalar, absolute, clip, select, sqrt
-from ...math.spatial import Vec, dot, neg, scale, sub
-from ..pairs.common import along, choose
-from ..pairs.rounded import find_deepest, refine_deepest
-from ..solids import Solid
-from .contacts import GeomContact, GeomPair, axis, choose_contact, concentric_normal, keep, normalised
-from .spheres import ball_contact, ball_cylinder
+from itertools import product
 
-FLAT = 0.0888
-"""Sine of the angle between the capsule and a cap below which both ends of the part over the cap have contacts."""
+from ....ir import Mask, Scalar, absolute, carry, clip, maximum, minimum, select
+from ...math.arrays import split
+from ...math.spatial import Vec, dot, scale, sub
+from ..pairs.common import along, choose
+from ..solids import FAR, Solid
+from .contacts import GeomContact, GeomPair, axis, choose_contact, concentric_normal, contact, keep, normalised
+from .ellipsoid_corners import TIE, across, disk_of
+from .ellipsoids import Gap, support
+from .flat_lines import LYING, FlatLine, LineEnds
+
+CAP, SIDE, RIM_LINE, RIM_END = (float(k) for k in range(4))
+"""What touches."""
+
+PARALLEL = 1e-5
+"""Sine of the angle between the axes below which they are parallel."""
+
+
+class _CapsuleAndCylinder:
+    """The unit axes u of the capsule and w of the cylinder, half lengths and radii of both; d leads from the center of
+    the capsule to that of the cylinder."""
+
+    def __init__(self, capsule: Solid, cylinder: Solid) -> None:
+        self.center, self.d = capsule.center, sub(cylinder.center, capsule.center)
+        self.u, self.length, self.ball = axis(capsule), 0.5 * capsule.size[1], capsule.size[0]
+        self.w, self.half, self.radius = normalised(axis(cylinder)), 0.5 * cylinder.size[1], cylinder.size[0]
+        self.disk, self.otherwise = disk_of(cylinder), concentric_normal(capsule, cylinder)
+
+    def to_rim(self, end: Scalar, rim: Scalar) -> Vec:
+        """From an end of the segment to the center of a rim; a sign of 0: from or to the middle."""
+        return along(along(self.d, self.u, -end * self.length), self.w, -rim * self.half)
+
+    def gap(self, n: Vec) -> Scalar:
+        slope = dot(n, self.w)
+        radial = along(n, self.w, -slope)
+        reach = self.ball + self.length * absolute(dot(n, self.u)) + self.half * absolute(slope)
+        return dot(n, self.d) - reach - self.radius * dot(radial, normalised(radial))
+
+    def beside(self) -> Scalar:
+        """The place of the segment that is closest to the axis, seen along the axis (m, from its center)."""
+        slope = dot(self.u, self.w)
+        lateral = along(self.u, self.w, -slope)
+        square = dot(lateral, lateral)
+        parallel = square < PARALLEL * PARALLEL
+        crossing = dot(self.d, lateral) / select(parallel, 1.0, square)
+        offset = dot(self.d, self.u)
+        low, high = maximum(-self.length, offset - self.half), minimum(self.length, offset + self.half)
+        return clip(select(parallel, 0.5 * (low + high), crossing), -self.length, self.length)
+
+    def to_axis(self, place: Scalar) -> Vec:
+        to_center = along(self.d, self.u, -place)
+        return normalised(along(to_center, self.w, -dot(to_center, self.w)), self.otherwise)
+
+    def from_end(self, end: Scalar, rim: Scalar) -> Vec:
+        """The unit vector from an end of the segment to the closest place of a rim."""
+        to_rim = self.to_rim(end, rim)
+        radial = across(to_rim, self.w)
+        return normalised(along(to_rim, radial, -self.radius), radial)
 
 
 def search(capsule: Solid, cylinder: Solid, margin: Scalar) -> Vec:
-    return (find_deepest(capsule, cylinder),)
+    """What touches, the signs of the segment's end and of the cylinder's, the normal."""
+    both = _CapsuleAndCylinder(capsule, cylinder)
+    tie = TIE * both.radius
+    best = carry(7)
+    best.put(0, (0.0,) * 6 + (-FAR,))
+
+    def offer(code: float, end: Scalar, rim: Scalar, n: Vec, handicap: float) -> None:
+        now, value = tuple(best[k] for k in range(7)), both.gap(n) - handicap * tie
+        best.put(0, choose(value > now[6], (code, end, rim, *n, value), now))
+
+    n = scale(select(dot(both.w, both.d) < 0.0, -1.0, 1.0), both.w)
+    offer(CAP, select(dot(n, both.u) < 0.0, -1.0, 1.0), select(dot(n, both.w) < 0.0, -1.0, 1.0), n, 0.0)
+    offer(SIDE, 0.0, 0.0, both.to_axis(both.beside()), 1.0)
+    for rim in (-1.0, 1.0):
+        to_rim = both.to_rim(0.0, rim)
+        start = across(along(across(to_rim, both.w), both.w, rim), both.u)
+        offer(RIM_LINE, 0.0, rim, Gap((both.disk,), to_rim, both.u).maximum(start), 2.0)
+    for end, rim in product((-1.0, 1.0), repeat=2):
+        offer(RIM_END, end, rim, both.from_end(end, rim), 3.0)
+    return tuple(best[k] for k in range(6))
 
 
-def _push(capsule: Solid, cylinder: Solid, place: Scalar, outward: Vec, cap: float) -> GeomContact:
-    """The contact of the ball at a place of the segment (m) with the side (cap: 0) or a cap (1) of the cylinder."""
-    center = along(capsule.center, axis(capsule), place)
-    reach = cap * 0.5 * cylinder.size[1] + (1.0 - cap) * cylinder.size[0]
-    distance = dot(sub(center, cylinder.center), outward) - reach
-    return ball_contact(center, capsule.size[0], distance, neg(outward))
+def _is(code: Scalar, which: float) -> Mask:
+    return absolute(code - which) < 0.5
 
 
 def capsule_cylinder(capsule: Solid, cylinder: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
-    radius, half, u, w = capsule.size[0], 0.5 * capsule.size[1], axis(capsule), axis(cylinder)
-    place, _, at = refine_deepest(capsule, cylinder, features[0])
-    otherwise = concentric_normal(capsule, cylinder)
-    outside = ball_cylinder(along(capsule.center, u, place), radius, cylinder, otherwise)
-    # In the plane of the caps: the place of the segment's line closest to the axis, and the room within the radius.
-    offset, slope = sub(capsule.center, cylinder.center), dot(u, w)
-    across, from_axis = along(u, w, -slope), along(offset, w, -dot(offset, w))
-    square = dot(across, across)
-    middle = -dot(from_axis, across) / select(square > 1e-12, square, 1.0)
-    room = (cylinder.size[0] * cylinder.size[0] - dot(from_axis, from_axis)) + middle * middle * square
-    # Ways out of the cylinder: through the side, where the segment is closest to the axis, and through the nearer cap.
-    beside = along(from_axis, across, clip(middle, -half, half))
-    through_side = _push(capsule, cylinder, clip(middle, -half, half), normalised(beside, neg(otherwise)), 0.0)
-    up = select(dot(offset, w) > 0.0, 1.0, -1.0)
-    lowest = select(up * slope > 0.0, -half, half)
-    through_cap = _push(capsule, cylinder, lowest, scale(up, w), 1.0)
-    by_cap, inside = through_side.dist <= through_cap.dist, at.distance < 0.0
-    first = choose_contact(inside, choose_contact(by_cap, through_cap, through_side), outside)
-    over_cap = (inside & by_cap) | ((at.distance >= 0.0) & (at.side < 0.0))
-    flat = over_cap & (absolute(slope) < FLAT) & (room > 0.0)
-    upward = choose(inside, scale(up, w), at.upward)
-    reach = sqrt(select(flat, room / select(flat, square, 1.0), 1.0))
-    ends = []
-    for side in (-1.0, 1.0):
-        end = along(capsule.center, u, clip(middle + side * reach, -half, half))
-        distance = dot(sub(end, cylinder.center), upward) - 0.5 * cylinder.size[1]
-        ends.append(ball_contact(end, radius, distance, neg(upward)))
-    first = choose_contact(flat, ends[0], first)
-    return [keep(first.dist <= margin, first), keep(flat & (ends[1].dist <= margin), ends[1])]
+    both = _CapsuleAndCylinder(capsule, cylinder)
+    (code, end, rim), start = split(features, 3, 3)
+    place, to_rim, at_rim = both.beside(), both.to_rim(0.0, rim), _is(code, RIM_LINE)
+    # Elsewhere, a start at which the curvature of the rim is defined.
+    free = along(start, both.u, -dot(start, both.u))
+    free = normalised(choose(at_rim, free, across(both.otherwise, both.u)))
+    line = Gap((both.disk,), to_rim, both.u).refined(free)
+    closest = dot(both.u, sub(to_rim, support((both.disk,), line).point))
+    n = choose(_is(code, CAP), scale(rim, both.w), both.to_axis(place))
+    n = choose(at_rim, line, choose(_is(code, RIM_END), both.from_end(end, rim), n))
+    place = select(_is(code, SIDE), place, select(at_rim, closest, end * both.length))
+    dist = both.gap(n)
+    single = contact(dist, along(along(both.center, both.u, place), n, both.ball + 0.5 * dist), n)
+    lying = (absolute(dot(both.u, both.w)) < LYING) & (absolute(code - SIDE) > 0.5)
+    ends = _line_on_cap(both, cylinder, n, rim).within(margin)
+    ends = [keep(lying, point) for point in ends]
+    none = (ends[0].dist >= FAR) & (ends[1].dist >= FAR)
+    return [choose_contact(none, keep(single.dist <= margin, single), ends[0]), ends[1]]
+
+
+def _line_on_cap(both: _CapsuleAndCylinder, cylinder: Solid, n: Vec, rim: Scalar) -> LineEnds:
+    """The ends of the part of the capsule's line, in the direction n, that is over a cap."""
+    normal = scale(rim, both.w)
+    aside = along(n, both.u, -dot(n, both.u))
+    line = FlatLine(along(both.center, aside, both.ball), both.u, both.length)
+    line.cut_at_cap(cylinder)
+    points = []
+    for x in line.ends:
+        dist = dot(normal, sub(along(both.center, both.d, 1.0), x)) - both.half
+        points.append(contact(dist, along(x, normal, 0.5 * dist), normal))
+    return LineEnds(line, points)
 
 
 CAPSULE_CYLINDER = GeomPair(2, capsule_cylinder, search, continuous=True)

@@ -27,7 +27,7 @@ from .contacts import GeomContact, GeomPair, axis, contact, default_tangent, kee
 CONVERGED = 1e-11
 """Slope of the gap, relative to the size of the solids, at which the search ends."""
 
-ITERATIONS = 60
+ITERATIONS = 200
 """The most steps of the search."""
 
 DIRECTIONS = tuple((x, y, z) for x in (1.0, 0.0, -1.0) for y in (1.0, 0.0, -1.0) for z in (1.0, 0.0) if x or y or z)

@@ -1,0 +1,65 @@
+"""MuJoCo's physics against MuJoCo on the MJCF files of a folder, as those of dm_control's suite, which are not kept here.
+
+    python -m benchmarks.mujoco_agreement --suite FOLDER
+
+writes `docs/mujoco_suite.json` after every file, and continues where it stopped: remove a file's entry to compare it
+again. Then it prints a table for `docs/mujoco_agreement.md`.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import mujoco
+
+from backdrive.physics.soft.options import CONES, INTEGRATORS
+
+from .mujoco_agreement import load, one_step, visited
+from .timing import Run
+
+STATES = 2000
+
+
+def compare(run: Run, folder: Path, results: Path) -> str:
+    """The table, of all files of the folder; results: what was found before, to which is added."""
+    found: dict[str, Any] = json.loads(results.read_text("utf-8")) if results.exists() else {}
+    for path in sorted(folder.glob("*.xml")):
+        if path.stem in found:
+            continue
+        run.tell(path.stem)
+        found[path.stem] = compared(path, 200 if run.quick else STATES)
+        results.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", "utf-8")
+    return table(found)
+
+
+def compared(path: Path, states: int) -> dict[str, Any]:
+    """The largest differences of q and v after a step, by integrator and cone; or why the file cannot be simulated."""
+    model = load(path)
+    if isinstance(model, str):
+        return {"refused": model if len(model) < 160 else model[:150].rpartition(",")[0] + ", ..."}
+    at = visited(mujoco.MjModel.from_xml_path(str(path)), states)
+    own = one_step(model, path, at, None, None)
+    result: dict[str, Any] = {"states": states, "with contact": round(own.touching, 3)}
+    for integrator, cone in itertools.product(INTEGRATORS, CONES):
+        step = one_step(model, path, at, integrator, cone)
+        result[f"{integrator}, {cone}"] = {"q": float(step.q), "v": float(step.v), "within 1e-9": step.within}
+    return result
+
+
+def table(found: dict[str, Any]) -> str:
+    """In Markdown: one row for each file."""
+    kinds = [f"{integrator}, {cone}" for integrator, cone in itertools.product(INTEGRATORS, CONES)]
+    rows = ["| | with contact | " + " | ".join(kinds) + " | within 1e-9 |", "| --- |" + " ---: |" * (len(kinds) + 2)]
+    refused = []
+    for name, result in found.items():
+        if "refused" in result:
+            refused.append(f"- {name} is not loaded: {result['refused']}")
+            continue
+        steps = [result[kind] for kind in kinds]
+        cells = [f"{max(step['q'], step['v']):.0e}" for step in steps]
+        within = min(step["within 1e-9"] for step in steps)
+        rows.append(f"| {name} | {result['with contact']:.0%} | " + " | ".join(cells) + f" | {within:.2%} |")
+    return "\n".join([*rows, "", *refused, ""])
