@@ -95,7 +95,12 @@ class OpenGLRenderer:
             self._model.stat.extent = size
             if self._resources is not None:
                 self._resources.free()
-            self._resources = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+            try:
+                self._resources = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+            except mujoco.FatalError as error:
+                self._resources = None
+                pixels = f"{self._area.width} x {self._area.height} pixels"
+                raise ValueError(f"OpenGL cannot draw this here, in {pixels}: {error}") from error
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._resources)
 
     def _ground(self) -> None:
@@ -164,7 +169,8 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
     _use(floor, "checks")
     meshes: dict[int, str] = {}
     textures: dict[int, str] = {}
-    for i, visual in enumerate(visuals):
+    materials: dict[Any, str] = {}
+    for visual in visuals:
         geom = spec.worldbody.add_geom(
             type=_GEOMS[visual.kind], pos=visual.position, quat=quaternion_of(visual.rotation), rgba=visual.rgba,
             contype=0, conaffinity=0,
@@ -179,14 +185,24 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
         if bare:
             geom.material, geom.rgba = "checks", (1.0, 1.0, 1.0, 1.0)
             continue
-        material = spec.add_material(name=f"material{i}", rgba=visual.rgba)
-        material.specular, material.shininess = visual.specular, visual.shininess
-        material.reflectance = min(visual.reflectance, 0.15)
-        if visual.texture is not None:
-            _use(material, _texture(spec, visual.texture, textures))
-            material.texrepeat, material.texuniform = visual.texture.repeat, visual.texture.uniform
-        geom.material = material.name
+        geom.material = _material(spec, visual, materials, textures)
     return spec.compile()
+
+
+def _material(spec: mujoco.MjSpec, visual: Visual, known: dict[Any, str], textures: dict[int, str]) -> str:
+    """The name of the material of a visual; those that look the same share one, for there can be 999."""
+    texture = visual.texture
+    wrapped = None if texture is None else (id(texture.image), texture.cube, texture.repeat, texture.uniform)
+    key = visual.rgba, visual.specular, visual.shininess, visual.reflectance, wrapped
+    if key not in known:
+        known[key] = f"material{len(known)}"
+        made = spec.add_material(name=known[key], rgba=visual.rgba)
+        made.specular, made.shininess = visual.specular, visual.shininess
+        made.reflectance = min(visual.reflectance, 0.15)
+        if texture is not None:
+            _use(made, _texture(spec, texture, textures))
+            made.texrepeat, made.texuniform = texture.repeat, texture.uniform
+    return known[key]
 
 
 def _use(material: Any, texture: str) -> None:

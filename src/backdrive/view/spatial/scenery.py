@@ -30,7 +30,11 @@ class Scenery:
                 self.visuals.append(visual)
                 links.append(visual.link)
                 owners.append(b)
-        self._links, self._owners, self._offsets = np.array(links, dtype=np.int64), np.array(owners), offsets
+        self._links, self._owners, self._offsets = (
+            np.array(links, dtype=np.int64),
+            np.array(owners, dtype=np.int64),
+            offsets,
+        )
         self._fixed = self._links < 0
         self._positions = np.array([visual.position for visual in self.visuals]).reshape(-1, 3)
         self._rotations = np.array([visual.rotation for visual in self.visuals]).reshape(-1, 3, 3)
