@@ -263,16 +263,19 @@ def test_gradients_are_drawn_as_arrows_and_colours(chromium):
         client_of(viewer)
         plain = tab.settled(viewer).astype(int)
 
-        def changed() -> int:
-            """Pixels that differ from the plain picture."""
-            return (np.abs(tab.picture() - plain).max(2) > 40).sum()
+        def changed(from_what: np.ndarray) -> int:
+            """Pixels that differ."""
+            return (np.abs(tab.picture() - from_what).max(2) > 40).sum()
 
+        before = plain
         for quantity in ("position", "velocity", "control", "wrench"):
             viewer.draw_arrows(quantity)
+            wait_until(lambda: viewer.arrows.quantity == quantity, "the choice")  # noqa: B023
             wait_until(lambda: any(node.visible for node in viewer.arrows.nodes), "arrows")
-            wait_until(lambda: changed() > 20, f"the arrows of {quantity} on the page")
-            viewer.draw_arrows("none")
-            wait_until(lambda: changed() == 0, "the arrows to go")
+            wait_until(lambda: changed(plain) > 20 and changed(before) > 20, f"{quantity} on the page")  # noqa: B023
+            before = tab.settled(viewer).astype(int)
+        viewer.draw_arrows("none")
+        wait_until(lambda: changed(plain) == 0, "the arrows to go")
         viewer.color_by("mass")
-        wait_until(lambda: changed() > 20, "the colours of masses on the page")
+        wait_until(lambda: changed(plain) > 20, "the colours of masses on the page")
         assert tab.errors == []
