@@ -13,6 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from chromium import wait_until
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -220,6 +221,28 @@ def load(file: Path) -> bd.Trajectory:
         if file.name not in str(error):
             raise
         raise _Refused from None
+
+
+def test_a_policy_that_fails_stops_the_motion_and_not_the_page(capfd):
+    fails = [True]
+    scene = bd.Scene(dim=3)
+    rod = scene.add_body("rod", bd.Capsule(0.05, 0.5), mass=1.0, position=(0.0, 0.0, 1.0))
+    scene.add_joint("hinge", bd.Hinge(axis=(0, 1, 0)), parent=None, child=rod, anchor=(0, 0, 1.25))
+    scene.add_motor("motor", joint="hinge", limits=(-1.0, 1.0))
+
+    def policy(state, t):
+        if fails[0]:
+            raise ZeroDivisionError("no action")
+        return state.q.new_zeros(1)
+
+    with show(bd.Simulator(scene.build(), 0.02, specialize=False), policy=policy, **QUIET) as viewer:
+        wait_until(lambda: not viewer.panel.running, "it to stop")
+        assert viewer.driver.note == "ZeroDivisionError: no action" and viewer._clock.error is None
+        fails[0] = False
+        viewer.driver.later(viewer.driver.reset)
+        viewer.panel.run(True)
+        wait_until(lambda: viewer.driver.time > 0.0, "it to run again")
+    assert "no action" in capfd.readouterr().err
 
 
 def test_damaged_files_are_refused(path, tmp_path):
