@@ -11,8 +11,10 @@ from __future__ import annotations
 import dataclasses
 import io
 import json
+import math
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -90,7 +92,7 @@ def load(file: str | os.PathLike[str]) -> Trajectory:
     try:
         with zipfile.ZipFile(source) as archive:
             return _trajectory(_Archive(archive))
-    except (zipfile.BadZipFile, EOFError, OSError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, OSError, RuntimeError) as error:  # (too deep is a RuntimeError)
         raise ValueError(f"{source}: not a backdrive trajectory, or damaged: {error}") from None
     except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
         raise ValueError(f"{source}: not a backdrive trajectory: {error}") from None
@@ -99,6 +101,20 @@ def load(file: str | os.PathLike[str]) -> Trajectory:
 def _write(archive: zipfile.ZipFile, name: str, array: Array) -> None:
     with archive.open(f"{name}.npy", "w", force_zip64=True) as entry:
         np.lib.format.write_array(entry, np.asarray(array), allow_pickle=False)
+
+
+def _array(data: bytes, name: str) -> Array:
+    """The array in a .npy file; what its header says must be there, before anything is made of that size."""
+    stream = io.BytesIO(data)
+    read = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+    version = np.lib.format.read_magic(stream)
+    if version not in read:
+        raise ValueError(f"{name} is an array of the unknown version {version}")
+    shape, _, dtype = read[version](stream)
+    if dtype.hasobject or math.prod(shape) * dtype.itemsize != len(data) - stream.tell():
+        raise ValueError(f"{name} is not what its header says, {list(shape)} of {dtype}")
+    stream.seek(0)
+    return np.asarray(np.lib.format.read_array(stream, allow_pickle=False))
 
 
 class _Archive:
@@ -131,9 +147,7 @@ class _Archive:
         if name not in self._read:
             if not self.has(name):
                 raise ValueError(f"it has no array {name!r}")
-            self._read[name] = np.lib.format.read_array(
-                io.BytesIO(self._archive.read(f"{name}.npy")), allow_pickle=False
-            )
+            self._read[name] = _array(self._archive.read(f"{name}.npy"), name)
         return self._read[name]
 
     def tensor(self, name: str, dtype: torch.dtype, shape: tuple[int | None, ...]) -> Tensor:

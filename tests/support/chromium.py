@@ -52,6 +52,7 @@ class Tab:
         self.page = self.context.new_page()
         self.errors: list[str] = []
         self.requests: list[str] = []
+        self._marks = 0
         self.page.on("console", self._heard)
         self.page.on("pageerror", lambda error: self.errors.append(str(error)))
         if offline:
@@ -89,11 +90,35 @@ class Tab:
         """The canvas: uint8 [height, width, 3]; what lies over it (messages) is there, too."""
         return pixels(self.page.screenshot(clip={**self.box, "width": self.box["width"] - 2.0}))
 
-    def settled(self) -> np.ndarray:
-        """The canvas when it does not change any more."""
-        last, end = self.picture(), time.monotonic() + PATIENCE
+    def drawn(self, pictures: int = 3) -> None:
+        """Wait until the page has drawn some more pictures, however long that takes."""
+        self.page.evaluate(
+            "n => new Promise(done => { const next = () => n-- > 0 ? requestAnimationFrame(next) : done(); next() })",
+            pictures,
+        )
+
+    def caught_up(self, viewer: Any) -> None:
+        """Wait until the page shows what the viewer shows now: a label that is sent after it has arrived."""
+        if viewer.timeline is not None:
+            wait_until(lambda: viewer._poses.frame == viewer.timeline.frame, "the viewer to draw")
+        ticks = viewer._clock.ticks
+        wait_until(lambda: viewer._clock.ticks > ticks + 1, "the viewer to draw")
+        self._marks += 1
+        label = f"mark {self._marks}"
+        with viewer._lock:  # not within a picture
+            viewer.server.gui.set_panel_label(label)
+        self.page.get_by_text(label, exact=True).first.wait_for(state="attached")
+
+    def settled(self, viewer: Any = None) -> np.ndarray:
+        """The canvas when it does not change any more; with a viewer, when it shows what that shows."""
+        if viewer is not None:
+            self.caught_up(viewer)
+        end = time.monotonic() + PATIENCE
+        self.drawn()
+        last = self.picture()
         while True:
-            self.page.wait_for_timeout(400)
+            self.page.wait_for_timeout(200)  # meshes are prepared in the background
+            self.drawn()
             now = self.picture()
             if now.shape == last.shape and now.std() > 1.0 and np.abs(now.astype(int) - last).max() <= 2:
                 return now

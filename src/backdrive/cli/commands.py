@@ -182,9 +182,14 @@ class ViewFiles:
             raise FileNotFoundError(f"no such file: {self.world}")
         if self.film is not None and self.film.suffix.lower() not in video.FORMATS:
             raise ValueError(f"an animation is a .mp4 or a .gif file, got {str(self.film)!r}")
+        for file in (self.film, self.html):
+            if file is not None and file.is_dir():
+                raise IsADirectoryError(f"{file} is a folder, where a file was wanted")
         if self.html is not None:
             if self.html.suffix.lower() not in (".html", ".htm"):
                 raise ValueError(f"a page is a .html file, got {str(self.html)!r}")
+            if not self.html.parent.is_dir():
+                raise FileNotFoundError(f"there is no folder {self.html.parent} to write {self.html.name} to")
             backends.find("page")
         if self.live:
             backends.find("browser")

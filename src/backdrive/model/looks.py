@@ -57,13 +57,15 @@ class Texture:
 class Mesh:
     """Triangles: vertices [n, 3] (m, float32), faces [m, 3] (int32) of their indices.
 
-    texcoords [k, 2] and texture_faces [m, 3] (their indices) as files have them, or None; see `uv`.
+    texcoords [k, 2] and texture_faces [m, 3] (their indices) as files have them, or None; see `uv`. normals [n, 3]: of
+    the surface at the vertices; None: as the triangles say.
     """
 
     vertices: Array
     faces: Array
     texcoords: Array | None = None
     texture_faces: Array | None = None
+    normals: Array | None = None
 
     @cached_property
     def textured(self) -> Mesh:

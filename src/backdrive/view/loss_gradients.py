@@ -93,6 +93,8 @@ def _partial(path: Trajectory, loss: Loss) -> tuple[float, _Seen]:
                 "before loss.backward() frees it; or give the loss as a function of the trajectory"
             )
     else:
+        if not callable(loss):
+            raise TypeError(f"loss must be a function of a trajectory, or a scalar tensor, got {type(loss).__name__}")
         run = _cut(path)
         controls = run._inputs.controls
         with torch.enable_grad():

@@ -73,6 +73,8 @@ def export(
     quantity of the gradients that is drawn: position, velocity, control or wrench. fps: states per second. The rest as
     in `show`.
     """
+    if file is not None and not isinstance(file, str | os.PathLike):
+        raise TypeError(f"file must be a path, got {type(file).__name__}; a state is given as state=...")
     if file is not None and Path(file).suffix.lower() not in (".html", ".htm"):
         raise ValueError(f"a page is written to a .html file, got {os.fspath(file)!r}; films are made by animate")
     stage = Staging.of(what, state, environments=_numbers(environments))

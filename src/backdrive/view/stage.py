@@ -19,6 +19,9 @@ from .poses import link_poses, matrices
 
 Array = np.ndarray
 
+MOST_FRAMES = 1_000_000
+"""Of a film."""
+
 
 @dataclass(frozen=True, eq=False)
 class ContactArrows:
@@ -121,6 +124,8 @@ class Staging:
         """The links of some bodies; True: of all, False: of none."""
         if isinstance(bodies, bool):
             return self.model.body_link.tolist() if bodies else []
+        if not isinstance(bodies, str | Sequence):
+            raise TypeError(f"the names of bodies, or True for all, are wanted, got {bodies!r}")
         return [self.link(body) for body in ((bodies,) if isinstance(bodies, str) else bodies)]
 
     def frames(self, fps: float, speed: float = 1.0) -> list[int]:
@@ -230,6 +235,11 @@ def frames(times: Array, per_second: float) -> list[int]:
     if len(times) == 1:
         return [0]
     count = math.floor(float(times[-1]) * per_second + 1e-9) + 1
+    if count > MOST_FRAMES:
+        raise ValueError(
+            f"a film of {count:,} pictures is too long (of {float(times[-1]):.4g} s, {per_second:.4g} pictures per "
+            "second): choose a lower fps, or a higher speed"
+        )
     wanted = np.arange(count) / per_second
     after = np.clip(np.searchsorted(times, wanted), 1, len(times) - 1)
     nearest = np.where(wanted - times[after - 1] < times[after] - wanted, after - 1, after)

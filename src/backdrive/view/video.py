@@ -19,8 +19,11 @@ def write(file: Path, frames: Iterable[Array], size: tuple[int, int], fps: float
     """
     if file.suffix.lower() not in FORMATS:
         raise ValueError(f"an animation is a .mp4 or a .gif file, got {str(file)!r}")
+    if file.is_dir():
+        raise IsADirectoryError(f"{file} is a folder: a film needs a file")
     file.parent.mkdir(parents=True, exist_ok=True)
     part = file.with_name(f".{file.stem}.part{file.suffix.lower()}")
+    part.touch()  # before anything is drawn: says so where nothing can be written
     try:
         (_write_mp4 if part.suffix == ".mp4" else _write_gif)(part, frames, size, fps)
         part.replace(file)

@@ -156,11 +156,15 @@ def test_motions_are_filmed(world, tmp_path):
     [
         (("--film", "film.avi"), "an animation is a .mp4 or a .gif file"),
         (("--html", "page.txt"), "a page is a .html file"),
+        (("--html", "nowhere/page.html"), "there is no folder nowhere to write page.html to"),
+        (("--film", "FOLDER.mp4"), "is a folder, where a file was wanted"),
         (("--trail", "bal"), "did you mean 'ball'?"),
         (("--track", "ball"), "track is for spatial worlds"),
     ],
 )
-def test_what_cannot_be_shown_is_refused_before_it_is_simulated(world, arguments, message, monkeypatch):
+def test_what_cannot_be_shown_is_refused_before_it_is_simulated(world, arguments, message, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "FOLDER.mp4").mkdir()
     monkeypatch.setattr(bd.Simulator, "rollout", lambda *args, **options: pytest.fail("it was simulated"))
     result = call("view", world, *arguments)
     assert result.exit_code == 2 and message in " ".join(result.stderr.split())

@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 
 from ...model import checks
-from ...model.looks import Looks
+from ...model.looks import Looks, Visual
 from ..animation import Animation, FilmOptions
 from ..spatial import RENDERERS, Renderer, renderer
 from ..spatial.cameras import TURN_SECONDS, Director
+from ..spatial.detail import coarse
 from ..spatial.marks import MarkMaker
 from ..spatial.scenery import Scenery, grid
 from ..stage import Staging
@@ -74,10 +75,19 @@ class SpatialAnimation(Animation):
 
     def frame(self, k: int) -> Array:
         if self._renderer is None:
-            self._renderer = renderer(self._scenery.visuals, *self._size, self._which, fine=self.fine)
+            self._renderer = renderer(self._visuals(), *self._size, self._which, fine=self.fine)
         step = self._frames[k]
         poses = self._scenery.poses(self.stage.positions[step], self.stage.rotations[step])
         return self._renderer.image(*poses, self._views[k], self._marks.of(k))
+
+    def _visuals(self) -> list[Visual]:
+        """What is drawn: a film has as much detail as its pixels show."""
+        if self.fine:
+            return self._scenery.visuals
+        eyes = np.array([view.eye for view in self._views])
+        tangent = math.tan(math.radians(min(view.fovy for view in self._views)) / 2.0)
+        distances = self._scenery.nearest(self.stage, self._frames, eyes)
+        return coarse(self._scenery.visuals, 2.0 * tangent / self._size[1] * distances)
 
     def close(self) -> None:
         if self._renderer is not None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ...model import checks
-from ..stage import Staging
+from ..stage import Staging, choose
 
 Array = np.ndarray
 
@@ -47,6 +47,7 @@ def arrange(stage: Staging, mode: str, environment: int = 0) -> Placing:
     """environment: the one that is shown, or that is not a ghost."""
     if mode not in MODES:
         raise ValueError(checks.unknown("arrangement of environments", mode, MODES))
+    (environment,) = choose(environment, stage.batch)
     if mode == "one" or stage.batch == 1:
         return Placing("one", np.array([environment]), np.zeros((1, 3)), environment)
     chosen = np.arange(stage.batch)

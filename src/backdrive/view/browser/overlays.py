@@ -15,7 +15,7 @@ from ...schema import layout
 from ..poses import quaternion_of
 from ..stage import ContactArrows, Staging
 from .arrangement import Placing
-from .parts import product, rotated
+from .parts import instance_colors, product, rotated
 from .scene import Poses
 from .solids import ball
 
@@ -268,9 +268,9 @@ def joint_axes(stage: Staging, poses: Poses, arrangement: Placing) -> tuple[Arra
 
 def add_arrows(server: viser.ViserServer, name: str, color: RGB, radius: float) -> Any:
     """A node for arrows, none of which is there yet."""
-    nothing = np.zeros((1, 2, 3))
+    nothing, light = np.zeros((1, 2, 3)), instance_colors(np.array(color) / 255.0)
     return server.scene.add_arrows(
-        name, nothing, color, shaft_radius=radius, head_radius=2.2 * radius, head_length=5.0 * radius, visible=False
+        name, nothing, light, shaft_radius=radius, head_radius=2.2 * radius, head_length=5.0 * radius, visible=False
     )
 
 
@@ -290,8 +290,8 @@ def set_balls(overlay: Overlay, places: Array, radii: Array, color: RGB, first: 
     if len(overlay.nodes) <= first:
         vertices, faces = ball()
         node = overlay.server.scene.add_batched_meshes_simple(
-            f"/{overlay.name} points", vertices, faces, turns, places, batched_scales=radii, batched_colors=color,
-            cast_shadow=False, receive_shadow=False, lod="off",
+            f"/{overlay.name} points", vertices, faces, turns, places, batched_scales=radii,
+            batched_colors=instance_colors(np.array(color) / 255.0), cast_shadow=False, receive_shadow=False, lod="off",
         )  # fmt: skip
         overlay.nodes.append(node)
         return

@@ -44,7 +44,12 @@ class Page:
         path = Path(file)
         if not path.parent.is_dir():
             raise FileNotFoundError(f"there is no folder {path.parent} to write {path.name} to")
-        path.write_text(self.html, encoding="utf-8")
+        part = path.with_name(f".{path.name}.part")
+        try:
+            part.write_text(self.html, encoding="utf-8")
+            part.replace(path)  # an interrupt leaves no half of a page
+        finally:
+            part.unlink(missing_ok=True)
         return path
 
     def _repr_html_(self) -> str:
@@ -70,7 +75,7 @@ def record(stage: Staging, options: PageOptions) -> Page:
     try:
         scene = PageScene(server, stage)
         arrangement = arrange(stage, mode, environment)
-        scene.aim(arrangement, whole=True)
+        scene.aim(arrangement)
         low, high = stage.bounds_of([0])
         size = float(np.linalg.norm((high - low)[0].max(0)))
         overlays: list[Overlay] = [kinds[name](server, stage, size) for name in options.overlays]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -69,11 +70,16 @@ class LivePanel:
 
     def advance(self, seconds: float) -> bool:
         """Move the driver on, if it runs. Returns whether there is anything new to draw."""
-        changed = self._driver.changes()
-        if self.running and not self._driver.note:
-            self._driver.advance(seconds * self.speed)
-            changed = True
-        elif self.running:
+        changed = False
+        try:
+            changed = self._driver.changes()
+            if self.running and not self._driver.note:
+                changed = True
+                self._driver.advance(seconds * self.speed)
+        except Exception as error:  # of the user's policy, mostly: the page says so, and lives on
+            traceback.print_exc()
+            self._driver.note = f"{type(error).__name__}: {error}"
+        if self.running and self._driver.note:
             self.run(False)
             self._server_note(self._driver.note)
         self._since += seconds

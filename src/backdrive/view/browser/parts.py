@@ -131,6 +131,16 @@ def tinted(rgba: tuple[float, float, float, float], texture: Texture | None) -> 
     return red, green, blue, rgba[3]
 
 
+def instance_colors(rgb: Array) -> Array:
+    """Colours [..., 3] (0 to 1, sRGB as everywhere) as viser takes those of instances: uint8, as much as light.
+
+    With sRGB it would draw dark colours much too bright.
+    """
+    rgb = np.clip(rgb, 0.0, 1.0)
+    light = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return np.asarray(255.0 * light).round().astype(np.uint8)
+
+
 @dataclass(frozen=True, eq=False)
 class Group:
     """Instances of one geometry, in some environments: which, and where in the frames of their links."""
@@ -155,9 +165,8 @@ class Group:
         return x + rotated(q, self.position) + shift[self.copy], product(q, self.quaternion)
 
     def colors(self) -> Array:
-        """uint8 [n, 3]"""
-        rgb = np.array([part.rgba[:3] for part in self.parts])[self.index]
-        return np.asarray(np.clip(rgb, 0.0, 1.0) * 255.0).round().astype(np.uint8)
+        """uint8 [n, 3], as viser takes them."""
+        return instance_colors(np.array([part.rgba[:3] for part in self.parts])[self.index])
 
     def opacities(self) -> Array:
         """[n]"""

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..stage import Staging
 from .arrangement import Placing, some
-from .parts import Group, Part, Plane, group, parts_of
+from .parts import Group, Part, Plane, group, instance_colors, parts_of
 
 if TYPE_CHECKING:
     import viser
@@ -21,6 +21,8 @@ VIEW = {"+z": np.array([1.0, -1.6, 0.8]), "+y": np.array([0.0, 0.25, 1.6])}
 """Where the camera stands at first, from the middle of what is shown, by the direction that is up."""
 FAR = 3.0
 """The camera shows the whole motion if that is at most this many times larger than the start."""
+LEVEL = 0.9
+"""The cosine of the slope of what counts as a floor."""
 FINE = 5000
 """Meshes of more vertices are drawn more coarsely where they are far away."""
 UP = {"+z": (0.0, 0.0, 1.0), "+y": (0.0, 1.0, 0.0)}
@@ -94,8 +96,7 @@ class PageScene:
         for one, node in self._nodes:
             if one.parts[0].texture is not None or one.parts[0].link < 0:
                 continue
-            own = one.colors()
-            node.batched_colors = own if colors is None else (colors[one.link] * 255.0).round().astype(np.uint8)
+            node.batched_colors = one.colors() if colors is None else instance_colors(colors[one.link])
 
     @property
     def movable(self) -> list[tuple[Group, Any]]:
@@ -128,7 +129,7 @@ class PageScene:
         size = max(float((high - low).max()), 1e-3)
         infinite = not all(plane.half)
         extent = (20.0 * size, 20.0 * size) if infinite else (2.0 * plane.half[0], 2.0 * plane.half[1])
-        cell = 10.0 ** np.floor(np.log10(max(size, 1e-2)))
+        cell = round_length(size)
         return self.server.scene.add_grid(
             f"/world/plane {number}", *extent, plane="xy", infinite_grid=infinite, cell_size=cell / 2,
             section_size=cell, fade_distance=30.0 * size, shadow_opacity=0.35, plane_color=(236, 238, 241),
@@ -141,7 +142,7 @@ class PageScene:
         low, high = self._bounds
         up = "xyz".index(self.stage.up[1])
         size = max(float((high - low).max()), 1e-3)
-        cell = 10.0 ** np.floor(np.log10(max(size, 1e-2)))
+        cell = round_length(size)
         middle = (low + high) / 2.0
         middle[up] = low[up]
         return self.server.scene.add_grid(
@@ -149,20 +150,32 @@ class PageScene:
             section_size=cell, cell_color=(225, 228, 232), section_color=(200, 205, 210), position=middle,
         )  # fmt: skip
 
-    def aim(self, arrangement: Placing, *, whole: bool = False) -> None:
-        """Stand so that all shown environments are in the picture at the start; whole: in all of the motion, unless it
-        goes far."""
+    def aim(self, arrangement: Placing) -> None:
+        """Stand so that all shown environments are in the picture, in all of the motion, and the floor below them,
+        unless that is far."""
         low, high = self._corners(arrangement, slice(0, 1))
-        if whole:
-            all_low, all_high = self._corners(arrangement, some(self.stage))
-            if np.linalg.norm(all_high - all_low) < FAR * np.linalg.norm(high - low):
-                low, high = all_low, all_high
+        far = FAR * np.linalg.norm(high - low)
+        for more in (self._corners(arrangement, some(self.stage)), self._above_floor(low, high)):
+            wider = np.minimum(low, more[0]), np.maximum(high, more[1])
+            if np.linalg.norm(wider[1] - wider[0]) < far:
+                low, high = wider
         self._look_at((low + high) / 2.0, max(float(np.linalg.norm(high - low)), 1e-2))
 
     def _corners(self, arrangement: Placing, frames: slice) -> tuple[Array, Array]:
         """Of a box around the shown environments in some frames."""
         low, high = (x[:, arrangement.environments] + arrangement.shift for x in self.stage.bounds_of(frames))
         return low.min((0, 1)), high.max((0, 1))
+
+    def _above_floor(self, low: Array, high: Array) -> tuple[Array, Array]:
+        """The box, down to the floor."""
+        up = "xyz".index(self.stage.up[1])
+        floors = [
+            look.position[up] for look in self.stage.looks.shown
+            if look.kind == "plane" and look.link < 0 and look.rotation[up, 2] > LEVEL
+        ]  # fmt: skip
+        below = low.copy()
+        below[up] = max((height for height in floors if height < low[up]), default=low[up])
+        return below, high
 
     def _look_at(self, middle: Array, size: float) -> None:
         """Point the camera of pages that are opened from now on at a place; size: what is to be in the picture, m."""
@@ -173,6 +186,13 @@ class PageScene:
         distance = 0.55 * size / np.tan(FIELD / 2.0)
         camera.near, camera.far = float(distance / 100.0), float(distance * 100.0)
         camera.position, camera.look_at = tuple((middle + distance * toward).tolist()), tuple(middle.tolist())
+
+
+def round_length(size: float) -> float:
+    """About half of a size: 1, 2 or 5 times a power of ten."""
+    half = max(size, 1e-2) / 2.0
+    power = 10.0 ** np.floor(np.log10(half))
+    return float(power * max(step for step in (1.0, 2.0, 5.0) if step * power <= half * (1.0 + 1e-9)))
 
 
 def textured(part: Part) -> bytes:

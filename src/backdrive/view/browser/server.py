@@ -1,13 +1,14 @@
 """The web server of the viewer: viser's, on loopback, for pages of its own address only.
 
 viser lets any page connect, takes another port where the wanted one is taken, and can open a tunnel to the internet on
-request of a page. None of that is wanted here: a page of another origin gets 403, a port in use is an error, and there
-is no tunnel.
+request of a page. None of that is wanted here: a page of another origin gets 403, and so does whoever asks for it by a
+foreign name; a port in use is an error, and there is no tunnel.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import ipaddress
 import re
 import socket
@@ -24,6 +25,9 @@ LOOPBACK = ("127.0.0.1", "localhost", "::1")
 EVERYWHERE = ("0.0.0.0", "::", "")
 FIRST_PORT, PORTS = 8080, 100
 """Without a port: the first free one of these."""
+
+ATTEMPTS = 10
+"""How often a free port is looked for."""
 
 _starting = threading.Lock()
 
@@ -47,10 +51,10 @@ class Origins:
     """
 
     def __init__(self, host: str, port: int, more: Sequence[str] = ()) -> None:
-        self._hosts, self._port = {*LOOPBACK, host}, port
+        self._hosts, self._port = {*LOOPBACK, host.lower()}, port
         self._everywhere = host in EVERYWHERE
         if self._everywhere:
-            self._hosts.add(socket.gethostname())
+            self._hosts.add(socket.gethostname().lower())
         self._more = {origin.rstrip("/").lower() for origin in more}
 
     def allow(self, origin: str | None) -> bool:
@@ -61,7 +65,18 @@ class Origins:
             host, port = parts.hostname or "", parts.port
         except ValueError:
             return False
-        return parts.scheme == "http" and port == self._port and (host in self._hosts or self._is_address(host))
+        return parts.scheme == "http" and port == self._port and self._is_own(host)
+
+    def serve(self, name: str | None) -> bool:
+        """Whether a request is answered that calls this server by a name (its header Host); a browser that was led here
+        by a foreign name says that one."""
+        try:
+            return name is None or self._is_own(urlsplit(f"//{name}").hostname or "")
+        except ValueError:
+            return False
+
+    def _is_own(self, host: str) -> bool:
+        return host in self._hosts or self._is_address(host)
 
     def _is_address(self, host: str) -> bool:
         if not self._everywhere:
@@ -74,14 +89,19 @@ class Origins:
 def start(host: str, port: int | None, origins: Sequence[str], label: str) -> viser.ViserServer:
     """A running server; port None: a free one."""
     viser = load_viser()
-    chosen = _free_port(host) if port is None else _checked(host, port)
-    with _starting, _quiet(), _guarded(Origins(host, chosen, origins), chosen) as guards:
-        server = viser.ViserServer(host=host, port=chosen, label=label, verbose=False)
-    if server.get_port() != chosen or not guards:
+    if not isinstance(host, str):
+        raise TypeError(f"host must be a name or an address of this machine, got {host!r}")
+    for left in reversed(range(ATTEMPTS)):
+        chosen = _checked(host, port)
+        with _starting, _quiet(), _guarded(Origins(host, chosen, origins), chosen) as guards:
+            server = viser.ViserServer(host=host, port=chosen, label=label, verbose=False)
+        if server.get_port() == chosen and guards:
+            break
         stop(server)
         if not guards:  # a viser that starts its server in another way
             raise RuntimeError(f"viser {viser.__version__} cannot be restricted to its own pages: use viser 1.1")
-        raise OSError(_in_use(host, chosen))
+        if port is not None or not left:  # a free port may be taken by another program before the server has it
+            raise OSError(errno.EADDRINUSE, _in_use(host, chosen))
     from viser import _messages
 
     for message in (_messages.ShareUrlRequest, _messages.ShareUrlDisconnect):
@@ -112,16 +132,17 @@ def _in_use(host: str, port: int) -> str:
     )
 
 
-def _checked(host: str, port: int) -> int:
-    if isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536:
+def _checked(host: str, port: int | None) -> int:
+    if port is not None and (isinstance(port, bool) or not isinstance(port, int) or not 0 < port < 65536):
         raise ValueError(f"port must be a number from 1 to 65535, or None for a free one, got {port!r}")
     try:
-        _try_bind(host, port)
+        return _free_port(host) if port is None else _try_bind(host, port)
     except OSError as error:
-        if isinstance(error, socket.gaierror):
+        if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
             raise ValueError(f"host {host!r} is no address of this machine") from error
-        raise OSError(error.errno, _in_use(host, port) if _is_taken(error) else f"{host}:{port}: {error}") from error
-    return port
+        if port is not None and error.errno in (errno.EADDRINUSE, errno.EACCES):
+            raise OSError(error.errno, _in_use(host, port)) from error
+        raise OSError(error.errno, f"{host}:{port}: {error}") from error
 
 
 def _free_port(host: str) -> int:
@@ -140,12 +161,6 @@ def _try_bind(host: str, port: int) -> int:
         return int(probe.getsockname()[1])
 
 
-def _is_taken(error: OSError) -> bool:
-    import errno
-
-    return error.errno in (errno.EADDRINUSE, errno.EACCES)
-
-
 @contextlib.contextmanager
 def _guarded(origins: Origins, port: int) -> Iterator[list[int]]:
     """Servers on that port that are started meanwhile refuse foreign origins; yields the list of their ports."""
@@ -154,11 +169,16 @@ def _guarded(origins: Origins, port: int) -> Iterator[list[int]]:
 
     serve, guarded = websockets.serve, []
 
+    def answered(connection: Any, text: str) -> Response | None:
+        answer = connection.respond(403, text)
+        return answer if isinstance(answer, Response) else None
+
     def refuse(connection: Any, request: Any) -> Response | None:
-        origin = request.headers.get("Origin")
+        origin, name = request.headers.get("Origin"), request.headers.get("Host")
+        if not origins.serve(name):
+            return answered(connection, f"this viewer is not {name}\n")
         if re.fullmatch("websocket", request.headers.get("Upgrade", ""), re.IGNORECASE) and not origins.allow(origin):
-            answer = connection.respond(403, f"this viewer serves no pages of {origin}\n")
-            return answer if isinstance(answer, Response) else None
+            return answered(connection, f"this viewer serves no pages of {origin}\n")
         return None
 
     def guarded_serve(handler: Any, host: Any, at: Any, *, process_request: Any = None, **options: Any) -> Any:

@@ -76,6 +76,7 @@ class Viewer:
         self.arrows: GradientArrows | None = None
         self._rope: Any = None
         self._boxes: dict[str, Any] = {}
+        self._chosen: tuple[Any, ...] = ()  # the controls of the arrangement
         self.timeline = Timeline(server, stage.time, play=options.play) if driver is None else None
         self.panel = None if driver is None else LivePanel(server, driver, run=options.play)
         self._poses = self._now()
@@ -127,6 +128,8 @@ class Viewer:
         with self._lock:
             self._mode, self._environment = mode, environment
             self._build()
+        for control, value in zip(self._chosen, (mode, environment), strict=False):
+            control.value = value
 
     def close(self) -> None:
         """Stop, and disconnect all pages."""
@@ -223,8 +226,9 @@ class Viewer:
             with gui.add_folder("environments", order=4):
                 mode = gui.add_dropdown("shown", MODES, initial_value=self._mode)
                 number = gui.add_slider("environment", 0, self.stage.batch - 1, 1, self._environment)
-            for control in (mode, number):
-                control.on_update(lambda _: self.arrange(mode.value, int(number.value)))
+            self._chosen = mode, number
+            for control in self._chosen:
+                control.on_update(self._rearrange)
         with gui.add_folder("show", order=5):
             for name in self.overlays:
                 self._boxes[name] = box = gui.add_checkbox(name, name in options.overlays)
@@ -248,6 +252,11 @@ class Viewer:
             with self._lock:
                 self.scene.collision = collision.value
                 self._build()
+
+    def _rearrange(self, event: Any) -> None:
+        if event.client is not None:  # by a user
+            mode, number = self._chosen
+            self.arrange(mode.value, int(number.value))
 
     def _toggle(self, name: str) -> Callable[[Any], None]:
         def changed(event: Any) -> None:

@@ -33,15 +33,15 @@ class Renderer(Protocol):
 def renderer(
     visuals: Sequence[Visual], width: int, height: int, which: str = "auto", *, fine: bool = False
 ) -> Renderer:
-    """A renderer: "opengl" (MuJoCo's), "software", or the first of them that works ("auto"). fine: for single pictures;
-    the one in software then takes four times as long."""
+    """A renderer: "opengl" (MuJoCo's), "software", or the first of them that works ("auto"). fine: for single pictures,
+    which may take longer: the one in software has four samples per pixel, the other one finer shadows."""
     if which not in RENDERERS:
         raise ValueError(checks.unknown("renderer", which, RENDERERS))
     if which != "software":
         from .opengl import NoOpenGL, OpenGLRenderer
 
         try:
-            return OpenGLRenderer(visuals, width, height)
+            return OpenGLRenderer(visuals, width, height, fine=fine)
         except NoOpenGL as error:
             if which == "opengl":
                 raise

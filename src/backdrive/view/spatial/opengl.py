@@ -20,6 +20,8 @@ from .marks import Marks
 Array = np.ndarray
 
 MARKS = 3000  # the most marks in a picture
+SHADOWS = {False: 1024, True: 4096}  # pixels of the map of shadows, of films and of single pictures
+REACH = 1.25  # of the map of shadows: from the focus to its border, in sizes of what is seen
 LINE = 3.0  # width of trails, pixels
 SKY, HAZE = ((0.60, 0.72, 0.86), (0.95, 0.97, 1.0)), (0.93, 0.95, 0.98)  # the sky above and below, the horizon
 CHECKS = ((0.90, 0.915, 0.93), (0.83, 0.85, 0.875))  # of floors without a material
@@ -36,9 +38,11 @@ class NoOpenGL(RuntimeError):
 class OpenGLRenderer:
     """Draws visuals as the geoms of a MuJoCo model without bodies."""
 
-    def __init__(self, visuals: Sequence[Visual], width: int, height: int) -> None:
+    def __init__(self, visuals: Sequence[Visual], width: int, height: int, *, fine: bool = False) -> None:
         self._context = open_context(width, height)
         self._model = _compiled(visuals, width, height)
+        self._model.vis.quality.shadowsize = SHADOWS[fine]
+        self._planes = [i for i, visual in enumerate(visuals) if visual.kind == "plane"]
         self._data = mujoco.MjData(self._model)
         mujoco.mj_forward(self._model, self._data)
         self._resources: Any = None  # made for the size of what is seen
@@ -70,6 +74,7 @@ class OpenGLRenderer:
         self._prepare(view.size)
         everything = mujoco.mjtCatBit.mjCAT_ALL
         mujoco.mjv_updateScene(model, data, self._options, mujoco.MjvPerturb(), self._camera, everything, self._scene)
+        self._ground()
         self._mark(marks)
         mujoco.mjr_render(self._area, self._scene, self._resources)
         image = np.empty((self._area.height, self._area.width, 3), np.uint8)
@@ -90,8 +95,20 @@ class OpenGLRenderer:
             self._model.stat.extent = size
             if self._resources is not None:
                 self._resources.free()
-            self._resources = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+            try:
+                self._resources = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+            except mujoco.FatalError as error:
+                self._resources = None
+                pixels = f"{self._area.width} x {self._area.height} pixels"
+                raise ValueError(f"OpenGL cannot draw this here, in {pixels}: {error}") from error
             mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._resources)
+
+    def _ground(self) -> None:
+        """Keep planes out of the map of shadows: rounding would let them shade themselves, in speckles."""
+        for k in range(self._scene.ngeom):
+            geom = self._scene.geoms[k]
+            if geom.objtype == mujoco.mjtObj.mjOBJ_GEOM and geom.objid in self._planes:
+                geom.category = mujoco.mjtCatBit.mjCAT_DECOR
 
     def _mark(self, marks: Marks) -> None:
         for tail, tip, radius, color in marks.arrows:
@@ -130,9 +147,9 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
     spec = mujoco.MjSpec()
     quality, headlight = spec.visual.quality, spec.visual.headlight
     spec.visual.global_.offwidth, spec.visual.global_.offheight = width, height
-    quality.shadowsize, quality.numslices, quality.numstacks = 2048, 32, 20
+    quality.numslices, quality.numstacks = 32, 20
     headlight.ambient, headlight.diffuse, headlight.specular = [0.4] * 3, [0.35] * 3, [0.1] * 3
-    spec.visual.map.shadowclip, spec.visual.map.shadowscale = 3.0, 1.0
+    spec.visual.map.shadowclip, spec.visual.map.shadowscale = REACH, 1.0
     spec.visual.rgba.haze = [*HAZE, 1.0]
     spec.worldbody.add_light(
         type=mujoco.mjtLightType.mjLIGHT_DIRECTIONAL, diffuse=[0.55] * 3, specular=[0.25] * 3, ambient=[0.0] * 3,
@@ -152,7 +169,8 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
     _use(floor, "checks")
     meshes: dict[int, str] = {}
     textures: dict[int, str] = {}
-    for i, visual in enumerate(visuals):
+    materials: dict[Any, str] = {}
+    for visual in visuals:
         geom = spec.worldbody.add_geom(
             type=_GEOMS[visual.kind], pos=visual.position, quat=quaternion_of(visual.rotation), rgba=visual.rgba,
             contype=0, conaffinity=0,
@@ -167,14 +185,24 @@ def _compiled(visuals: Sequence[Visual], width: int, height: int) -> mujoco.MjMo
         if bare:
             geom.material, geom.rgba = "checks", (1.0, 1.0, 1.0, 1.0)
             continue
-        material = spec.add_material(name=f"material{i}", rgba=visual.rgba)
-        material.specular, material.shininess = visual.specular, visual.shininess
-        material.reflectance = min(visual.reflectance, 0.15)
-        if visual.texture is not None:
-            _use(material, _texture(spec, visual.texture, textures))
-            material.texrepeat, material.texuniform = visual.texture.repeat, visual.texture.uniform
-        geom.material = material.name
+        geom.material = _material(spec, visual, materials, textures)
     return spec.compile()
+
+
+def _material(spec: mujoco.MjSpec, visual: Visual, known: dict[Any, str], textures: dict[int, str]) -> str:
+    """The name of the material of a visual; those that look the same share one, for there can be 999."""
+    texture = visual.texture
+    wrapped = None if texture is None else (id(texture.image), texture.cube, texture.repeat, texture.uniform)
+    key = visual.rgba, visual.specular, visual.shininess, visual.reflectance, wrapped
+    if key not in known:
+        known[key] = f"material{len(known)}"
+        made = spec.add_material(name=known[key], rgba=visual.rgba)
+        made.specular, made.shininess = visual.specular, visual.shininess
+        made.reflectance = min(visual.reflectance, 0.15)
+        if texture is not None:
+            _use(made, _texture(spec, texture, textures))
+            made.texrepeat, made.texuniform = texture.repeat, texture.uniform
+    return known[key]
 
 
 def _use(material: Any, texture: str) -> None:
@@ -192,6 +220,8 @@ def _mesh(spec: mujoco.MjSpec, visual: Visual, known: dict[int, str]) -> str:
         known[key] = f"mesh{len(known)}"
         made = spec.add_mesh(name=known[key], uservert=mesh.vertices.ravel(), userface=mesh.faces.ravel())
         made.inertia = mujoco.mjtMeshInertia.mjMESH_INERTIA_SHELL
+        if mesh.normals is not None:
+            made.usernormal, made.userfacenormal = mesh.normals.ravel(), mesh.faces.ravel()
         if mesh.texcoords is not None and mesh.texture_faces is not None:
             made.usertexcoord = mesh.texcoords.ravel()
             made.userfacetexcoord = mesh.texture_faces.ravel()

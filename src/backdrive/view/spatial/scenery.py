@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -30,7 +30,11 @@ class Scenery:
                 self.visuals.append(visual)
                 links.append(visual.link)
                 owners.append(b)
-        self._links, self._owners, self._offsets = np.array(links, dtype=np.int64), np.array(owners), offsets
+        self._links, self._owners, self._offsets = (
+            np.array(links, dtype=np.int64),
+            np.array(owners, dtype=np.int64),
+            offsets,
+        )
         self._fixed = self._links < 0
         self._positions = np.array([visual.position for visual in self.visuals]).reshape(-1, 3)
         self._rotations = np.array([visual.rotation for visual in self.visuals]).reshape(-1, 3, 3)
@@ -47,12 +51,35 @@ class Scenery:
         ]
         return cls(hidden, grid(stage))
 
+    def nearest(self, stage: Staging, frames: Sequence[int], eyes: Array) -> Array:
+        """How near eyes [F, 3], one for each of some frames, come to the visuals that have meshes, m: [n]; 0: inside of
+        a ball around it."""
+        found = np.full(len(self.visuals), np.inf)
+        some = np.array([i for i, visual in enumerate(self.visuals) if visual.mesh is not None], dtype=np.int64)
+        balls = [_ball(self.visuals[i]) for i in some]
+        if not balls:
+            return found
+        middles, radii = np.array([middle for middle, _ in balls]), np.array([radius for _, radius in balls])
+        for frame, eye in zip(frames, eyes, strict=True):
+            origins, turns = self.poses(stage.positions[frame], stage.rotations[frame])
+            centers = origins[some] + np.einsum("nij,nj->ni", turns[some], middles)
+            found[some] = np.minimum(found[some], np.linalg.norm(centers - eye, axis=1) - radii)
+        return np.maximum(found, 0.0)
+
     def poses(self, positions: Array, rotations: Array) -> tuple[Array, Array]:
         """Positions [n, 3] and rotations [n, 3, 3] of the visuals, for links at [B, nlink, 3], quaternions [.., 4]."""
         link = np.where(self._fixed, 0, self._links)
         turned = np.where(self._fixed[:, None, None], np.eye(3), matrices(rotations[self._owners, link].astype(float)))
         origin = np.where(self._fixed[:, None], 0.0, positions[self._owners, link]) + self._offsets[self._owners]
         return origin + np.einsum("nij,nj->ni", turned, self._positions), turned @ self._rotations
+
+
+def _ball(visual: Visual) -> tuple[Array, float]:
+    """The center [3] and the radius of a ball around a mesh, in the frame of its visual, m."""
+    mesh = visual.triangles()
+    assert mesh is not None
+    low, high = mesh.vertices.min(0).astype(np.float64), mesh.vertices.max(0).astype(np.float64)
+    return (low + high) / 2.0, float(np.linalg.norm(high - low)) / 2.0
 
 
 def _without(looks: Looks, hidden: Array) -> Looks:

@@ -27,7 +27,7 @@ class Triangles:
 
 def solid_of(visual: Visual) -> Triangles:
     """The triangles of a visual, in its own frame; a plane has none."""
-    vertices, normals, faces = _mesh(visual) if visual.mesh is not None else _MAKERS[visual.kind](*visual.size)
+    vertices, normals, faces = shaded(visual) if visual.mesh is not None else _MAKERS[visual.kind](*visual.size)
     color = np.tile(np.array(visual.rgba[:3]), (len(vertices), 1))
     if visual.texture is not None and visual.mesh is not None and visual.mesh.uv is not None:
         image = visual.texture.image
@@ -104,13 +104,16 @@ def _box(x: float, y: float, z: float) -> tuple[Array, Array, Array]:
     return np.concatenate(corners) * np.array([x, y, z]), np.concatenate(normals), faces
 
 
-def _mesh(visual: Visual) -> tuple[Array, Array, Array]:
-    """A mesh, smooth but at sharp edges; where it has a texture, with the vertices that the texture needs."""
+def shaded(visual: Visual) -> tuple[Array, Array, Array]:
+    """Vertices, normals and faces of a visual's mesh, at its real size: smooth but at sharp edges; where it has a
+    texture, with the vertices that the texture needs."""
     mesh = visual.mesh
     assert mesh is not None
     if visual.texture is not None:
         mesh = mesh.textured
     vertices, faces = mesh.vertices.astype(np.float64) * np.array(visual.size), mesh.faces.astype(np.int64)
+    if mesh.normals is not None:
+        return vertices, mesh.normals.astype(np.float64), faces
     corners = vertices[faces]
     across = np.cross(corners[:, 1] - corners[:, 0], corners[:, 2] - corners[:, 0])
     smooth = np.zeros_like(vertices)
