@@ -45,8 +45,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "backdrive"
 LAYERS = (
     ("ir",), ("backends",), ("schema",), ("model",), ("physics",), ("piles",), ("policy",), ("runtime",),
     (
-        "adjoints", "simulator", "simulator_settings", "trajectory", "trajectory_files", "contacts", "camera",
-        "gradcheck", "smoothing", "differences", "progress", "threads",
+        "adjoints", "rollout_arguments", "simulator", "simulator_settings", "trajectory", "trajectory_files",
+        "contacts", "camera", "gradcheck", "smoothing", "differences", "progress", "threads",
     ),
     ("control",), ("identify",), ("learn",), ("view",), ("envs",), ("scale",), ("experiments",), ("cli",),
 )  # fmt: skip

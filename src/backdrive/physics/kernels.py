@@ -23,6 +23,7 @@ from ..schema import layout
 from ..schema.signatures import SIGNATURES, Role
 from ..schema.state import state_names
 from . import contact_forces, rollout, rollout_adjoint, step_jacobian
+from .clipping import Clipping
 from .constraints.constraints import ConstraintForm, Constraints
 from .constraints.tables import ConstraintTables
 from .integrators import SemiImplicitEuler
@@ -74,8 +75,8 @@ class Variant:
     """One of the kernels of a form.
 
     constraining: None without constraints. wrenches, constants_bar, solution: whether there are such rows. batched:
-    whether every environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel
-    for homogeneous models.
+    whether every environment has its own constants. policy: what its network reads. clips: of an adjoint that limits
+    the cotangents of states. homogeneous: of a rolled kernel for homogeneous models.
     """
 
     form: str
@@ -86,6 +87,7 @@ class Variant:
     batched: bool = False
     policy: PolicySignature | None = None
     solution: bool = False
+    clips: bool = False
     homogeneous: Homogeneous | None = None
 
     def absent(self) -> set[str]:
@@ -96,6 +98,7 @@ class Variant:
             "wrenches_bar": self.wrenches,
             "constants_bar": self.constants_bar,
             "solution": self.solution,
+            "norms": self.clips,
             "inputs": policy is not None and policy.inputs,
             "inputs_bar": policy is not None and policy.inputs_bar,
             "weights_bar": policy is not None and policy.weights_bar,
@@ -138,6 +141,7 @@ def make_kernel(variant: Variant, special: Specialisation | None = None) -> Kern
             call(tree, **a)
             return
         source = _control_source(variant, tree, a)
+        a["clipping"] = Clipping(*map(a.pop, ("clip", "clip_every", "norms"))) if variant.clips else None
         ctx = StepContext(with_bodies(tree), variant.scheme or Scheme(SemiImplicitEuler()), a.pop("h"))
         call(ctx, source, _gather(rows, a))
 
@@ -159,6 +163,8 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
     arguments += [Integer(name) for name in signature.integers]
     if signature.integrates:
         arguments.append(Number("h"))
+    if variant.clips:
+        arguments += [Number("clip"), Integer("clip_every")]
     varies = special is not None and special.varying is not None and special.varying.any()
     if special is None or variant.constraining or varies:
         arguments.append(Rows("constants") if variant.batched else Table("constants"))
@@ -204,7 +210,7 @@ def _control_source(variant: Variant, tree: Tree, a: dict[str, Any]) -> ControlS
     if variant.policy is None:
         return GivenControls(tree, **rows)
     tables = NetworkTables(*(a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)))
-    return PolicyNetwork(tree, variant.policy, tables, PolicyRows(**rows))
+    return PolicyNetwork(tree, variant.policy, tables, PolicyRows(**rows), guarded=variant.clips)
 
 
 def _gather(rows: type, a: dict[str, Any]) -> Any:
@@ -247,6 +253,7 @@ class KernelKey(NamedTuple):
 
     parameters: names of the parameters that are given at run time, separated by commas. batched: every environment has
     its own constants. policy: what its network reads. solution: it writes, or its adjoint reads, what solvers found.
+    clips: of an adjoint that limits the cotangents of states.
     """
 
     form: str
@@ -256,6 +263,7 @@ class KernelKey(NamedTuple):
     parameters: str = ""
     policy: PolicySignature | None = None
     solution: bool = False
+    clips: bool = False
 
 
 @dataclass(frozen=True)
@@ -298,7 +306,8 @@ class KernelStore:
         if SIGNATURES[key.form].integrates:
             scheme, constraining = self.options.scheme, self._constraining(key.parameters)
         variant = Variant(
-            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy, key.solution
+            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy, key.solution,
+            key.clips,
         )  # fmt: skip
         varying = self.mask(key.parameters)
         if self.specializes(key.parameters):

@@ -15,10 +15,12 @@ from typing import NamedTuple, Protocol
 from ..ir import (
     Index,
     IndexArray,
+    Scalar,
     ScalarArray,
     TimedArray,
     carry,
     counters,
+    is_finite,
     loop,
     maximum,
     memory,
@@ -164,10 +166,17 @@ class PolicyRows:
 
 
 class PolicyNetwork:
-    """Controls that a network computes from its observations."""
+    """Controls that a network computes from its observations.
 
-    def __init__(self, tree: Tree, signature: PolicySignature, tables: NetworkTables, rows: PolicyRows) -> None:
+    guarded: observations that are not finite count as 0, so that those of one environment, whose cotangents are zero,
+    do not reach the gradient of the weights.
+    """
+
+    def __init__(
+        self, tree: Tree, signature: PolicySignature, tables: NetworkTables, rows: PolicyRows, guarded: bool = False
+    ) -> None:
         assert rows.controls is not None
+        self.guarded = guarded
         self.tree, self.signature, self.tables, self.rows = tree, signature, tables, rows
         self.controls = rows.controls
         self.head = NetworkHead(*tables.ints.get(0, HEAD))
@@ -232,11 +241,14 @@ class PolicyNetwork:
             copy(self.tables.ninput, self.rows.inputs.row(t), self.seen.at(nq + nv))
         for k in loop(self.head.nstate):
             neuron, source = self._pair(k)
-            neurons[neuron] = self.seen[source]
+            neurons[neuron] = self._guard(self.seen[source])
         if self.signature.poses:
             self.poses = link_poses(self.tree, q, v, indexed=self.signature.pose_pairs is None)
             for neuron, source in self._pose_pairs():
-                neurons[neuron] = self.poses[source]
+                neurons[neuron] = self._guard(self.poses[source])
+
+    def _guard(self, x: Scalar) -> Scalar:
+        return select(is_finite(x), x, 0.0) if self.guarded else x
 
     def _pose_pairs(self) -> Iterator[tuple[Index, Index]]:
         """Pairs (neuron of the observation, element of the poses)."""

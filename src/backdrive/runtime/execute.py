@@ -75,6 +75,8 @@ def vjp(
         else:
             results[bar.name] = empty(shape, program.dtype)
     rows, integers = {**tensors, **results}, request.integers(signature, leads)
+    if request.clip is not None:
+        rows["norms"], request.clip.done = request.clip.norms, True
     if program.sparse is not None and signature.integrates:
         constants = rows.pop("constants", program.constants)
         bounces = program.kernels.bounces(request.parameters)
@@ -103,6 +105,8 @@ def launch(
     values: dict[str, Any] = {**program.values, **integers}
     if network is not None:
         values |= network.kernel_values(rows["weights"])
+    if "norms" in rows and request.clip is not None:
+        values |= request.clip.kernel_values
     in_use: list[Tensor] = []  # copies must live until the kernel has run
     for name, kind in executable.layout:
         if kind is Rows:
@@ -132,6 +136,7 @@ def kernel_key(request: Request, signature: Signature, names: Mapping[str, Any])
         request.parameters,
         None if network is None else network.signature(names),
         "solution" in names,
+        "norms" in names,
     )
 
 
@@ -139,6 +144,7 @@ def prepare_vjp(request: Request, tensors: Mapping[str, Tensor], wanted: Collect
     """Have the kernel of a rollout's adjoint built while its own is."""
     if request.signature.rollout and request.program.sparse is None:
         names = {**tensors, **dict.fromkeys(wanted), **dict.fromkeys(["solution"] * request.keeps_solution)}
+        names |= dict.fromkeys(["norms"] * (request.clip is not None))
         request.program.kernels.prepare(kernel_key(request, request.adjoint(), names))
 
 

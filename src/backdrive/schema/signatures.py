@@ -17,6 +17,7 @@ and sizes of the model: those of the state (`state.STATE`), and
     ngain      nu rows of 2 nv feedback gains            njacobian  2 nv + nu, a row of a step's Jacobian
     ninput     inputs of a policy             nweight    its weights, with their padding
     nsolution  numbers that a step's solver found, from which its adjoint starts
+    nnorm      numbers that tell how the adjoint of a step was clipped
 """
 
 from __future__ import annotations
@@ -182,8 +183,10 @@ def _adjoint(
     reads += [a.cotangent() for a in forward.writes if a.role is Role.OUTPUT]
     for name, residual in residuals:
         reads.insert([a.name for a in reads].index(name) + 1, residual)
-    writes = tuple(a.cotangent() for a in forward.reads)
-    return Signature(form, tuple(reads), writes, integers, forward.integrates)
+    writes = [a.cotangent() for a in forward.reads]
+    if forward.rollout:
+        writes.append(_NORMS)
+    return Signature(form, tuple(reads), tuple(writes), integers, forward.integrates)
 
 
 _CONTROL = Argument("controls", ("B", "nu"), Role.INPUT)
@@ -193,6 +196,7 @@ _WRENCHES = Argument("wrenches", ("T", "B", "nwrench"), Role.INPUT, optional=Tru
 _CONSTANTS = Argument("constants", ("nconst",), Role.PARAMETER, optional=True, batchable=True)
 _STATUS = Argument("status", ("T", "B", "nstatus"), Role.STATUS)
 _SOLUTION = Argument("solution", ("T", "B", "nsolution"), Role.SOLUTION, optional=True)
+_NORMS = Argument("norms", ("T", "B", "nnorm"), Role.STATUS, optional=True)  # of an adjoint that is clipped
 _LAST = _states(role=Role.OUTPUT, prefix="last_")
 _TIMES = _states(("T", "B"))
 

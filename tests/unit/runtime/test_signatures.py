@@ -36,7 +36,8 @@ def test_adjoints_have_a_cotangent_of_every_differentiable_argument(form):
     adjoints = [SIGNATURES[name] for name in (signature.adjoint, signature.segment_adjoint) if name]
     assert bool(signature.segment_adjoint) == signature.rollout
     for adjoint in adjoints:
-        assert [a.name for a in adjoint.writes] == [f"{a.name}_bar" for a in signature.reads]
+        written = [a.name for a in adjoint.writes if a.role is Role.COTANGENT]
+        assert written == [f"{a.name}_bar" for a in signature.reads]
         read = [a.name for a in adjoint.reads if a.role is Role.COTANGENT]
         assert read == [f"{a.name}_bar" for a in signature.writes if a.role is Role.OUTPUT]
 

@@ -13,6 +13,7 @@ from torch import Tensor
 from ...policy import MLP, Policy, View
 from ...schema.signatures import RolloutSettings
 from ..call import Call
+from ..clip import Clip
 from ..program import Program
 from ..result import RolloutResult
 from ..transforms import traced, transformed
@@ -26,14 +27,19 @@ __all__ = ["observe", "rollout"]
 
 
 def rollout(
-    call: Call, policy: Policy, inputs: Tensor | None, wrenches: Tensor | None, settings: RolloutSettings
+    call: Call,
+    policy: Policy,
+    inputs: Tensor | None,
+    wrenches: Tensor | None,
+    settings: RolloutSettings,
+    clip: Clip | None = None,
 ) -> tuple[RolloutResult, Tensor]:
     """The rollout from a call's state, and the controls [T, B, nu] that the policy chose."""
     _refuse_transforms()
     program = call.program
     if program.model.nu == 0:
         raise ValueError("the model has no motors: a policy has nothing to control")
-    loop = Loop(program, call.state, wrenches, call.constants, call.parameters, settings)
+    loop = Loop(program, call.state, wrenches, call.constants, call.parameters, settings, clip)
     if not isinstance(policy, MLP):
         if not callable(policy):
             raise TypeError(f"policy must be an MLP or a function of (state, t), got {type(policy).__name__}")

@@ -53,6 +53,7 @@ class _Step(torch.autograd.Function):
         ctx.solution = None if stepper.solution is None else stepper.solution[t]
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
+        ctx.clip, ctx.t = stepper.loop.clip, t
         return tuple([path[t + 1].detach() for path in stepper.path])
 
     @staticmethod
@@ -63,7 +64,11 @@ class _Step(torch.autograd.Function):
             return (None,) * (2 + len(ctx.saved_tensors))
         step = OneStep(ctx.program, tuple(state), control, wrench, constants, ctx.parameters, ctx.solution)
         bars = [zeros(x.shape, x.dtype) if bar is None else bar for bar, x in zip(last_bars, state)]
+        if ctx.clip is not None:
+            bars = ctx.clip.limited(ctx.t, bars)
         found = step_vjp(step, bars, want_constants=ctx.needs_input_grad[-1])
+        if ctx.clip is not None:
+            found = found.kept(ctx.clip, ctx.t)
         return None, None, *found.state, found.control, found.wrench, found.constants
 
 

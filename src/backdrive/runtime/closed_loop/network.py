@@ -72,7 +72,7 @@ def in_kernel(loop: Loop, network: Network, inputs: Tensor | None) -> tuple[Roll
     given = dict(zip(NAMES, loop.state)) | {"inputs": inputs, "weights": network.policy.table()}
     given |= {"wrenches": loop.wrenches, "constants": loop.constants}
     tensors = {name: x for name, x in given.items() if x is not None}
-    request = Request(loop.program, POLICY_ROLLOUT, tuple(tensors), loop.parameters, loop.settings, network)
+    request = Request(loop.program, POLICY_ROLLOUT, tuple(tensors), loop.parameters, loop.settings, network, loop.clip)
     outputs = autograd.evaluate(request, tensors)
     path, last = (tuple(outputs[name] for name in state_names(prefix)) for prefix in ("path_", "last_"))
     return RolloutResult(path, last, outputs["status"]), outputs["controls"]
