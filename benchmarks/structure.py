@@ -63,6 +63,7 @@ KEYWORDS = {
     ("model/scene.py", "Scene.add_body"),
     ("view/pictures.py", "animate"),
     ("cli/commands.py", "view_world"),
+    ("simulator.py", "Simulator.rollout"),
 }
 """Functions of the public API that users call with one to three arguments, and keywords for the rest."""
 PLUG_FOLDERS = ("physics/integrators", "physics/solvers")

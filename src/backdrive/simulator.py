@@ -199,7 +199,7 @@ class Simulator(nn.Module):
         self, state: State, controls: Tensor | None = None, *, steps: int | None = None,
         wrenches: Tensor | None = None, parameters: Mapping[str, Tensor] | None = None,
         adjoint: Checkpoint | Truncated | None = None, policy: Policy | None = None, inputs: Tensor | None = None,
-        clip: float | None = None,
+        clip: float | None = None, noise: Tensor | None = None,
     ) -> Trajectory:  # fmt: skip
         """Many steps, with all their states.
 
@@ -211,13 +211,15 @@ class Simulator(nn.Module):
 
         policy: in place of controls: an `MLP`, or any function ``policy(state, t)`` that returns the control [B, nu] of
         step t, which starts from `state`; gradients reach its parameters. inputs: [T, B, k] or [T, k], observed by an
-        `MLP` besides its sensors.
+        `MLP` besides its sensors; noise: [T, B, nu] or [T, nu], for its controls. If it holds its controls, these two
+        have a row for each of its decisions.
 
         clip: in the backward pass, the derivative of the loss with respect to (q, v) of each environment after every
         step is scaled down to a norm of at most this, and is zero where it is not finite (gradients of parameters stay
-        as they are). ``Trajectory.adjoint_status`` tells how much was clipped. See docs/gradients.md.
+        as they are); with an `MLP` that holds its controls, it is scaled at its decisions only.
+        ``Trajectory.adjoint_status`` tells how much was clipped. See docs/gradients.md.
         """
-        others = (steps, wrenches, parameters, adjoint, policy, inputs, clip)
+        others = (steps, wrenches, parameters, adjoint, policy, inputs, clip, noise)
         usual = isinstance(state, State) and all(x is None for x in others)
         if usual and all(isinstance(x, Tensor) for x in (*state, controls)):
             u = cast(Tensor, controls)
@@ -226,7 +228,7 @@ class Simulator(nn.Module):
                 u = u.unsqueeze(1) if u.ndim == 2 else u
                 return Trajectory(self, motion, RolloutInputs(RolloutSettings(len(u)), u))
         return self._rollout(
-            RolloutArguments(state, controls, steps, wrenches, parameters, adjoint, policy, inputs, clip)
+            RolloutArguments(state, controls, steps, wrenches, parameters, adjoint, policy, inputs, clip, noise)
         )  # fmt: skip
 
     def _rollout(self, given: RolloutArguments, check_parameters: bool = True) -> Trajectory:
@@ -242,7 +244,8 @@ class Simulator(nn.Module):
             path, last = [outputs[name] for name in _PATH], [outputs[name] for name in _LAST]
             motion = RolloutResult(tuple(path), tuple(last), outputs["status"])
         else:
-            motion, controls = closed_loop.rollout(call, given.policy, given.inputs, wrenches, settings, clip)
+            decides = closed_loop.PolicyArguments(given.policy, given.inputs, given.noise)
+            motion, controls = closed_loop.rollout(call, decides, wrenches, settings, clip)
         *states, status = call.finished(*motion.path, motion.status, dim=1)
         motion = RolloutResult(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
         inputs = RolloutInputs(settings, controls, wrenches, call.constants, call.parameters, clip)

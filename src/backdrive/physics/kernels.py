@@ -29,6 +29,7 @@ from .constraints.tables import ConstraintTables
 from .integrators import SemiImplicitEuler
 from .policy import ControlSource, GivenControls, NetworkTables, PolicyNetwork, PolicyRows, PolicySignature
 from .scheme import Scheme, StepContext
+from .shaped_policy import ShapedNetwork
 from .state import StateArrays, StatePath
 from .tree import inverse, poses
 from .tree.bodies import with_bodies
@@ -67,7 +68,8 @@ FUNCTIONS = {
 SIZES = ("nlink", "nq", "nv", "nu", "nconst")
 CONSTRAINT_SIZES = ("nshape", "npair", "nslot", "nsingle")
 NETWORK_SIZES = ("nneuron", "nweight", "ninput")
-SOURCE_ROWS = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar")  # read and written by the source
+SOURCE_ROWS = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar", "noise", "noise_bar")
+"""Rows that the source of controls reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,7 @@ class Variant:
     def absent(self) -> set[str]:
         """The optional rows that this variant does not have: None to the physics."""
         policy = self.policy
+        form = None if policy is None else policy.form
         there = {
             "wrenches": self.wrenches,
             "wrenches_bar": self.wrenches,
@@ -102,6 +105,8 @@ class Variant:
             "inputs": policy is not None and policy.inputs,
             "inputs_bar": policy is not None and policy.inputs_bar,
             "weights_bar": policy is not None and policy.weights_bar,
+            "noise": form is not None and form.noise,
+            "noise_bar": form is not None and form.noise_bar,
         }
         return {name for name, present in there.items() if not present}
 
@@ -210,7 +215,8 @@ def _control_source(variant: Variant, tree: Tree, a: dict[str, Any]) -> ControlS
     if variant.policy is None:
         return GivenControls(tree, **rows)
     tables = NetworkTables(*(a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)))
-    return PolicyNetwork(tree, variant.policy, tables, PolicyRows(**rows), guarded=variant.clips)
+    network = PolicyNetwork if variant.policy.form is None else ShapedNetwork
+    return network(tree, variant.policy, tables, PolicyRows(**rows), guarded=variant.clips)
 
 
 def _gather(rows: type, a: dict[str, Any]) -> Any:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .closed_loop.network import Network
 
 Leads = dict[str, tuple[int, ...]]
-"""The lengths of the axes before the last, by their symbols in one word: "", "B", "TB", "SB"."""
+"""The lengths of the axes before the last, by their symbols in one word: "", "B", "TB", "SB", "DB"."""
 
 _OPERATORS = {signature.form: signature for signature in DIFFERENTIABLE}
 
@@ -126,7 +126,9 @@ class Request:
             raise ValueError(f"backdrive {form}: {first.name} must be a tensor with a batch, got {found}")
         batch, settings = x.shape[-2], self.settings
         if settings is not None:
-            return {"": (), "B": (batch,), "TB": (settings.steps, batch), "SB": (settings.segments, batch)}
+            hold = 1 if self.network is None else self.network.policy.hold
+            lengths = {"T": settings.steps, "S": settings.segments, "D": -(-settings.steps // hold)}
+            return {"": (), "B": (batch,)} | {f"{axis}B": (length, batch) for axis, length in lengths.items()}
         return {"": (), "B": (batch,), "TB": (x.shape[0], batch)}
 
     def result_shapes(self, leads: Leads) -> dict[str, tuple[int, ...]]:

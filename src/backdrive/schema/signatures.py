@@ -7,6 +7,7 @@ Axes are symbols:
 
     B    environments of the batch
     T    steps of a rollout, or times at which states are given
+    D    decisions of a policy, each of which holds for some steps
     S    segments of a rollout: parts of `every` steps, of which only the first state is kept (`Checkpoint`)
 
 and sizes of the model: those of the state (`state.STATE`), and
@@ -214,7 +215,8 @@ POLICY_ROLLOUT = Signature(
     "policy_rollout",
     (
         *_states(),
-        Argument("inputs", ("T", "B", "ninput"), Role.INPUT, optional=True),
+        Argument("inputs", ("D", "B", "ninput"), Role.INPUT, optional=True),
+        Argument("noise", ("D", "B", "nu"), Role.INPUT, optional=True),
         Argument("weights", ("nweight",), Role.PARAMETER),
         _WRENCHES,
         _CONSTANTS,

@@ -8,7 +8,7 @@ from backdrive.runtime.request import Request
 from backdrive.schema.signatures import DIFFERENTIABLE, ROLLOUT, SIGNATURES, Role, RolloutSettings
 from backdrive.schema.state import NAMES, STATE, state_names
 
-LENGTHS = {"B", "T", "S"}
+LENGTHS = {"B", "D", "T", "S"}
 
 
 def ball() -> bd.Model:

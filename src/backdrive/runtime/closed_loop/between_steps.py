@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from ...model import State
+from ...policy import MLP
 from ..autograd import first_only
 from ..call import Call
 from ..residuals import zeros
 from ..result import RolloutResult
+from .observing import observe
 from .stepper import Loop, OneStep, Stepper, step_vjp
 
 
@@ -40,6 +42,27 @@ def between_steps(call: Call, loop: Loop, policy: Callable[[State, int], Tensor]
     stepper.report(wrenches=loop.wrenches)
     path = tuple(_Rows.apply(array, *rows) for array, rows in zip(stepper.path, zip(*states)))
     return RolloutResult(path, tuple(state), stepper.status), _Rows.apply(stepper.controls, *controls)
+
+
+def deciding(
+    call: Call, loop: Loop, policy: MLP, inputs: Tensor | None, noise: Tensor | None
+) -> Callable[[State, int], Tensor]:
+    """A network as a function of state and time. inputs [D, B, k], noise [D, B, nu]: of its D decisions."""
+    held: list[Tensor] = []
+
+    def function(state: State, t: int) -> Tensor:
+        if t % policy.hold == 0:
+            number, rows = t // policy.hold, [x.unsqueeze(0) if call.unbatched else x for x in state]
+            seen = [observe(loop.program, rows, policy.sensors, loop.constants, loop.parameters)]
+            x = torch.cat([*seen, *([] if inputs is None else [inputs[number]])], -1)
+            if loop.clip is not None:  # as in kernels: those of an environment that is lost reach no weight
+                x = torch.where(torch.isfinite(x), x, 0.0)
+            push = None if noise is None else noise[number].to(policy.dtype)
+            u = policy(x.to(policy.dtype), push).to(loop.program.dtype)
+            held[:] = [u.squeeze(0) if call.unbatched else u]
+        return held[0]
+
+    return function
 
 
 class _Step(torch.autograd.Function):

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...policy import MLP, View
+from ...policy import MLP, TORCH_ACTIVATIONS, View
 from ...schema.signatures import POSES
 from ...schema.state import NAMES
 from .. import execute, quick
@@ -136,7 +136,7 @@ class _BackwardPass:
         neurons = [observed]
         for (W, b), kind in zip(self.layers, kinds, strict=True):
             y = torch.nn.functional.linear(neurons[-1], W, b)
-            neurons.append(y if kind == "linear" else y.tanh_() if kind == "tanh" else y.relu_())
+            neurons.append(y if kind == "linear" else TORCH_ACTIVATIONS[kind](y))
         deltas = [torch.empty_like(y) for y in neurons[1:]]
         for t in range(end - 1, start - 1, -1):
             if settings.truncate and (t + 1) % settings.truncate == 0 and t + 1 < settings.steps:
@@ -172,6 +172,8 @@ class _BackwardPass:
                 torch.mul(bar, 1.0 - y * y, out=delta)
             elif kind == "relu":
                 torch.mul(bar, y > 0.0, out=delta)
+            elif kind == "elu":
+                torch.mul(bar, torch.where(y > 0.0, 1.0, 1.0 + y), out=delta)
             else:
                 delta.copy_(bar)
             bar = delta @ W
