@@ -314,7 +314,7 @@ class PolicyNetwork:
         zero(self.tables.nneuron, neurons_bar)
         output_bar, own = neurons_bar.at(self.head.output), local(self.tree.nu, self.rows.controls_bar.row(t))
         for m in loop(self.tree.nu):
-            output_bar[m] = control_bar[m] + own[m]
+            output_bar[m] = control_bar[m] + self._guard(own[m])
         self._back_to_inputs(t, q, v, cotangents)
 
     def _observations_vjp(self, neurons_bar: ScalarArray) -> None:

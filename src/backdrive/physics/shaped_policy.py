@@ -114,7 +114,7 @@ class ShapedNetwork(PolicyNetwork):
         assert self.rows.controls_bar is not None
         nu, own = self.tree.nu, local(self.tree.nu, self.rows.controls_bar.row(t))
         for m in loop(nu):
-            self.action_bar[m] = self.action_bar[m] + (control_bar[m] + own[m])
+            self.action_bar[m] = self.action_bar[m] + (control_bar[m] + self._guard(own[m]))
         for _ in self._decides(t):
             number, neurons_bar = self._number(t), self.neurons_bar
             self._evaluate(number, q, v)
