@@ -25,7 +25,7 @@ from .rollout_arguments import RolloutArguments, rollout_clip, rollout_length
 from .runtime import autograd, closed_loop, execute
 from .runtime.along_path import PlanarAngles
 from .runtime.call import Call
-from .runtime.jacobians import StepPoint, euler_jacobians, step_jacobians
+from .runtime.jacobians import StepPoint, chained, euler_jacobians, step_jacobians
 from .runtime.program import Program, ProgramSettings
 from .runtime.report import NotFiniteError, require_finite
 from .runtime.request import Request
@@ -304,13 +304,17 @@ class Simulator(nn.Module):
         return Trajectory(self, motion, RolloutInputs(settings, used, None, call.constants, call.parameters)), out
 
     def linearize(
-        self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """A [B, 2 nv, 2 nv] and B [B, 2 nv, nu]: the Jacobians of a step, in the tangent space.
+        self, state: State, control: Tensor | None = None, *, steps: int = 1,
+        parameters: Mapping[str, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """A [B, 2 nv, 2 nv] and B [B, 2 nv, nu]: the Jacobians of a step, or of several with the same control, in the
+        tangent space.
 
         (δq⁺, δv⁺) = A (δq, δv) + B δu, where δq are displacements in the coordinates of v: q ⊕ δq, as ``v dt`` moves q.
         Without B everywhere: [2 nv, 2 nv] and [2 nv, nu]. No gradient passes through them.
         """
+        if checks.integer(steps, "steps") > 1:
+            return self._linearize_steps(state, control, steps, parameters)
         call = Call(self._program, state, parameters)
         with torch.no_grad():
             u = call.controls(control)
@@ -329,6 +333,22 @@ class Simulator(nn.Module):
                 found = jacobians(at, after[_LAST[0]])
             A, B = call.finished(*found, dim=0)
         return A, B
+
+    def _linearize_steps(
+        self, state: State, control: Tensor | None, steps: int, parameters: Mapping[str, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """Of several steps: the product of the Jacobians of all of them, which are computed in one batch."""
+        with torch.no_grad():
+            controls = None if control is None else control.expand(steps, *control.shape)
+            path = self.rollout(state, controls, steps=steps, parameters=parameters)
+            states, u = [State(q, v) for q, v in zip(path.q[:-1], path.v[:-1])], path.controls
+            if parameters:  # which may have rows for environments
+                each = [self.linearize(x, y, parameters=parameters) for x, y in zip(states, u)]
+                return chained(*(torch.stack(x) for x in zip(*each)))
+            shape = (steps, *path.q.shape[1:-1])
+            q, v, u = (x.reshape(-1, x.shape[-1]) for x in (path.q[:-1], path.v[:-1], u))
+            A, B = self.linearize(State(q, v), u)
+            return chained(A.unflatten(0, shape), B.unflatten(0, shape))
 
     # ------------------------------------------------------------------------------------------ dynamics
 
