@@ -40,7 +40,7 @@ def test_steps_are_those_of_the_vector_environment():
 
 
 def test_ppo_trains_with_it():
-    """Every episode of this short limit is as long as its return; the time limit is bootstrapped, so that rewards in the
+    """Every episode of this short limit is as long as its return; the time limit is bootstrapped: rewards in the
     buffer are those of the environment, 1, and more where an episode was truncated."""
     assert BatchedEnv("CartPole", num_envs=2).get_attr("max_episode_steps") == [500] * 2
     envs = VecMonitor(BatchedEnv("CartPole", num_envs=8, max_episode_steps=LIMIT))
