@@ -68,7 +68,9 @@ FUNCTIONS = {
 SIZES = ("nlink", "nq", "nv", "nu", "nconst")
 CONSTRAINT_SIZES = ("nshape", "npair", "nslot", "nsingle")
 NETWORK_SIZES = ("nneuron", "nweight", "ninput")
-SOURCE_ROWS = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar", "noise", "noise_bar")
+SOURCE_ROWS = (
+    "inputs", "inputs_bar", "controls", "controls_bar", "weights_bar", "noise", "noise_bar", "neurons", "neurons_bar",
+)  # fmt: skip
 """Rows that the source of controls reads and writes."""
 
 
@@ -104,7 +106,9 @@ class Variant:
             "norms": self.clips,
             "inputs": policy is not None and policy.inputs,
             "inputs_bar": policy is not None and policy.inputs_bar,
-            "weights_bar": policy is not None and policy.weights_bar,
+            "weights_bar": policy is not None and policy.weights_bar and form is None,
+            "neurons": policy is not None and policy.weights_bar and form is not None,
+            "neurons_bar": policy is not None and policy.weights_bar and form is not None,
             "noise": form is not None and form.noise,
             "noise_bar": form is not None and form.noise_bar,
         }

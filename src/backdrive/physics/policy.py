@@ -184,6 +184,8 @@ class PolicyRows:
     weights_bar: ScalarArray | None = None
     noise: TimedArray | None = None
     noise_bar: TimedArray | None = None
+    neurons: TimedArray | None = None
+    neurons_bar: TimedArray | None = None
 
 
 class PolicyNetwork:

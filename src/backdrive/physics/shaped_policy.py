@@ -36,7 +36,11 @@ class Others(NamedTuple):
 
 
 class ShapedNetwork(PolicyNetwork):
-    """Controls of a network with the form above. In an adjoint, each decision is evaluated again where it is left."""
+    """Controls of a network with the form above. In an adjoint, each decision is evaluated again where it is left.
+
+    The adjoint writes the neurons of every decision, and their cotangents before the activations: the gradient of the
+    weights is a product of these for all environments at once, which is faster than one for each.
+    """
 
     def __init__(
         self, tree: Tree, signature: PolicySignature, tables: NetworkTables, rows: PolicyRows, guarded: bool = False
@@ -124,20 +128,13 @@ class ShapedNetwork(PolicyNetwork):
             for m in loop(nu):
                 output_bar[m] = self._squash_vjp(m, z[m], self.action_bar[m])
                 self.action_bar[m] = 0.0
-            self._noise_vjp(number, output_bar)
+            if self.rows.noise_bar is not None:
+                for m in loop(nu):
+                    self.rows.noise_bar.row(number)[m] = self.others.std[m] * output_bar[m]
             self._back_to_inputs(number, q, v, cotangents)
-
-    def _noise_vjp(self, number: Index, z_bar: ScalarArray) -> None:
-        if self.rows.noise is None:
-            return
-        noise, nu = local(self.tree.nu, self.rows.noise.row(number)), self.tree.nu
-        if self.rows.weights_bar is not None:
-            std_bar = self._others(self.total).std
-            for m in loop(nu):
-                std_bar[m] = std_bar[m] + noise[m] * z_bar[m]
-        if self.rows.noise_bar is not None:
-            for m in loop(nu):
-                self.rows.noise_bar.row(number)[m] = self.others.std[m] * z_bar[m]
+            if self.rows.neurons is not None and self.rows.neurons_bar is not None:
+                copy(self.tables.nneuron, self.neurons, self.rows.neurons.row(number))
+                copy(self.tables.nneuron, neurons_bar, self.rows.neurons_bar.row(number))
 
     def _observations_vjp(self, neurons_bar: ScalarArray) -> None:
         if not self.form.normalises:

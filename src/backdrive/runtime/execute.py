@@ -66,15 +66,22 @@ def vjp(
     leads = request.check(signature, tensors)
     (batch,) = leads["B"]
     results: Tensors = {}
-    plan = request.plan(signature)
+    plan, network = request.plan(signature), request.network
     cotangents = request.cotangents(tensors, wanted)
+    multiplied = "weights_bar" in wanted and network is not None and network.shaped
     for bar, primal in cotangents:
         shape = (*leads[plan.writes[bar.name].lead], plan.writes[bar.name].size)
-        if primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
+        if multiplied and bar.name == "weights_bar":
+            results[bar.name] = tensors[primal.name]  # in its place, until it is known
+        elif primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
             results[bar.name] = empty(shape, program.dtype).zero_()
         else:
             results[bar.name] = empty(shape, program.dtype)
     rows, integers = {**tensors, **results}, request.integers(signature, leads)
+    if multiplied:
+        del rows["weights_bar"]
+        for name in ("neurons", "neurons_bar"):
+            rows[name] = empty((*leads["DB"], plan.writes[name].size), program.dtype)
     if request.clip is not None:
         rows["norms"], request.clip.done = request.clip.norms, True
     if program.sparse is not None and signature.integrates:
@@ -84,7 +91,9 @@ def vjp(
     else:
         launch(request, signature, batch, rows, integers)
     for bar, primal in cotangents:
-        if primal.role is Role.PARAMETER and tensors[primal.name].ndim == 1:
+        if multiplied and bar.name == "weights_bar" and network is not None:
+            results[bar.name] = network.weights_bar(rows["neurons"], rows["neurons_bar"], tensors.get("noise"))
+        elif primal.role is Role.PARAMETER and tensors[primal.name].ndim == 1:
             # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
             results[bar.name] = torch.from_numpy(results[bar.name].numpy().sum(axis=0))
     return results

@@ -17,6 +17,7 @@ and sizes of the model: those of the state (`state.STATE`), and
     npose      numbers of all links' poses    nforce     numbers of all constraints' forces
     ngain      nu rows of 2 nv feedback gains            njacobian  2 nv + nu, a row of a step's Jacobian
     ninput     inputs of a policy             nweight    its weights, with their padding
+    nneuron    its neurons, with their padding
     nsolution  numbers that a step's solver found, from which its adjoint starts
     nnorm      numbers that tell how the adjoint of a step was clipped
 """
@@ -187,6 +188,8 @@ def _adjoint(
     writes = [a.cotangent() for a in forward.reads]
     if forward.rollout:
         writes.append(_NORMS)
+    if "weights" in forward.arguments:
+        writes += _NEURONS
     return Signature(form, tuple(reads), tuple(writes), integers, forward.integrates)
 
 
@@ -198,6 +201,10 @@ _CONSTANTS = Argument("constants", ("nconst",), Role.PARAMETER, optional=True, b
 _STATUS = Argument("status", ("T", "B", "nstatus"), Role.STATUS)
 _SOLUTION = Argument("solution", ("T", "B", "nsolution"), Role.SOLUTION, optional=True)
 _NORMS = Argument("norms", ("T", "B", "nnorm"), Role.STATUS, optional=True)  # of an adjoint that is clipped
+_NEURONS = tuple(
+    Argument(name, ("D", "B", "nneuron"), Role.STATUS, optional=True) for name in ("neurons", "neurons_bar")
+)
+"""Of a policy whose weights get their gradient from these, as products of matrices."""
 _LAST = _states(role=Role.OUTPUT, prefix="last_")
 _TIMES = _states(("T", "B"))
 

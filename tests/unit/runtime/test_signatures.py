@@ -46,7 +46,7 @@ def test_axes_are_lengths_and_sizes_of_the_model():
     program = bd.Simulator(ball(), 0.01)._program
     for signature in SIGNATURES.values():
         for argument in signature.arguments.values():
-            for axis in set(argument.axes) - LENGTHS - {"ninput", "nweight"}:
+            for axis in set(argument.axes) - LENGTHS - {"ninput", "nneuron", "nweight"}:
                 assert program.size(axis) >= 0
             assert argument.role is Role.PARAMETER or argument.batch_axis == len(argument.axes) - 2
 

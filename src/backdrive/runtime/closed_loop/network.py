@@ -7,9 +7,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor
 
-from ...physics.policy import PolicyForm, PolicySignature
+from ...physics.policy import HEAD, LAYER, ROWS, LayerRecord, NetworkHead, PolicyForm, PolicySignature
 from ...policy import MLP, OUTPUTS, View, network_table, watched_poses
 from ...schema.signatures import POLICY_ROLLOUT
 from ...schema.state import NAMES, state_names
@@ -37,22 +38,27 @@ class Network:
     @functools.cached_property
     def sizes(self) -> dict[str, int]:
         """Of the arguments that only kernels with a network have."""
-        return {"ninput": self.ninput, "nweight": self.policy.table_size(self.shaped)}
+        sizes = {"ninput": self.ninput, "nweight": self.policy.table_size(self.shaped)}
+        return sizes | {"nneuron": self._table()[1]}
 
-    def kernel_values(self, weights: Tensor) -> dict[str, int]:
-        """Addresses and sizes of the network's tables."""
+    def _table(self) -> tuple[np.ndarray, int]:
+        """See `network_table`."""
         policy, known = self.policy, self.program.seen
         key = (policy.sensors, self.ninput, policy.sizes, *policy.kinds(), policy.bias, self.shaped, policy.hold)
         if key not in known:
             known[key] = network_table(policy, self.view, self.ninput, sum(self.program.state_sizes), self.shaped)
-        ints, neurons = known[key]
+        return known[key]
+
+    def kernel_values(self, weights: Tensor) -> dict[str, int]:
+        """Addresses and sizes of the network's tables."""
+        ints, neurons = self._table()
         tables = {"network": ints.ctypes.data, "weights": weights.data_ptr()}
         return tables | {"nneuron": neurons, "nweight": weights.numel(), "ninput": self.ninput}
 
     def signature(self, names: Collection[str]) -> PolicySignature:
         """What a kernel with arguments of these names must know of the network."""
         policy, known = self.policy, self.program.seen
-        given = tuple(name in names for name in ("inputs", "inputs_bar", "weights_bar"))
+        given = ("inputs" in names, "inputs_bar" in names, "weights_bar" in names or "neurons" in names)
         form = self._form("noise" in names, "noise_bar" in names) if self.shaped else None
         key = (policy.sensors, policy.bias, self.parameters, form, *given)
         if key not in known:
@@ -65,6 +71,21 @@ class Network:
         policy = self.policy
         normalises = policy.normalize or policy.observation_clip is not None
         return PolicyForm(OUTPUTS[policy.output], normalises, policy.hold > 1, noise, noise_bar)
+
+    def weights_bar(self, neurons: Tensor, neurons_bar: Tensor, noise: Tensor | None) -> Tensor:
+        """The cotangent of the weights, from the neurons of all decisions [D, B, nneuron] and their cotangents."""
+        table, total = self._table()[0], neurons.new_zeros(self.sizes["nweight"])
+        x, bars, head = neurons.flatten(0, 1), neurons_bar.flatten(0, 1), NetworkHead(*table[:HEAD].tolist())
+        for record in table[head.layers : head.layers + head.nlayer * LAYER].reshape(-1, LAYER).tolist():
+            layer = LayerRecord(*record)
+            product = bars[:, layer.y : layer.y + layer.blocks * ROWS].T @ x[:, layer.x : layer.x + layer.columns]
+            place = total[layer.first_weight : layer.first_weight + product.numel()]
+            place.copy_(product.unflatten(0, (-1, ROWS)).transpose(1, 2).flatten())
+        if noise is not None:
+            nu = noise.shape[-1]
+            std_bar = bars[:, head.output : head.output + nu] * noise.flatten(0, 1)
+            total[head.others : head.others + nu] = std_bar.sum(0)
+        return total
 
     def weights_by_name(self) -> dict[str, Tensor]:
         return weights_by_name(self.policy)
