@@ -45,8 +45,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "backdrive"
 LAYERS = (
     ("ir",), ("backends",), ("schema",), ("model",), ("physics",), ("piles",), ("policy",), ("runtime",),
     (
-        "adjoints", "simulator", "simulator_settings", "trajectory", "trajectory_files", "contacts", "camera",
-        "gradcheck", "smoothing", "differences", "progress", "threads",
+        "adjoints", "rollout_arguments", "simulator", "simulator_settings", "trajectory", "trajectory_files",
+        "contacts", "camera", "gradcheck", "smoothing", "differences", "progress", "threads",
     ),
     ("control",), ("identify",), ("learn",), ("view",), ("envs",), ("scale",), ("experiments",), ("cli",),
 )  # fmt: skip
@@ -63,6 +63,7 @@ KEYWORDS = {
     ("model/scene.py", "Scene.add_body"),
     ("view/pictures.py", "animate"),
     ("cli/commands.py", "view_world"),
+    ("simulator.py", "Simulator.rollout"),
 }
 """Functions of the public API that users call with one to three arguments, and keywords for the rest."""
 PLUG_FOLDERS = ("physics/integrators", "physics/solvers")

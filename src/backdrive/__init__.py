@@ -38,14 +38,14 @@ from .physics.solvers import InteriorPoint, ProjectedGaussSeidel
 from .policy import MLP
 from .simulator import Checkpoint, Simulator, Truncated
 from .smoothing import smoothed
-from .trajectory import Status, Trajectory
+from .trajectory import AdjointStatus, Status, Trajectory
 
 __all__ = [
-    "MLP", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder", "Distance", "Fixed",
-    "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "MuJoCo",
-    "Planar", "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider",
-    "Sphere", "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "__version__", "gradcheck", "load",
-    "smoothed",
+    "MLP", "AdjointStatus", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder",
+    "Distance", "Fixed", "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model",
+    "Motor", "MuJoCo", "Planar", "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler",
+    "Simulator", "Slider", "Sphere", "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld",
+    "__version__", "gradcheck", "load", "smoothed",
 ]  # fmt: skip
 
 _ON_DEMAND = ("control", "envs", "experiments", "identify", "view")  # imported when they are first used

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -12,7 +13,8 @@ import torch
 from torch import Tensor, nn
 
 from .model import State, checks
-from .physics.policy import HEAD, LAYER, LINEAR, RELU, ROWS, TANH
+from .physics.policy import ELU, HEAD, LAYER, LINEAR, RELU, ROWS, TANH
+from .physics.shaped_policy import CLAMP
 from .physics.tree.poses import POSE
 from .schema.state import NAMES, STATE
 
@@ -20,10 +22,12 @@ if TYPE_CHECKING:
     from .model import Model
 
 Sensor = str | tuple[str, str]
-"""``"q"``, ``"v"``, or of a body: ``("rotation" | "position" | "angular_velocity" | "velocity", its name)``."""
+"""``"q"``, ``"v"``, parts of them, ``"q[2:]"``, or of a body: ``("rotation" | "position" | "angular_velocity" |
+"velocity", its name)``."""
 
-ACTIVATIONS = {"tanh": TANH, "relu": RELU}
-OUTPUTS = {"linear": LINEAR, "tanh": TANH}
+Limit = float | Sequence[float] | Tensor
+ACTIVATIONS = {"tanh": TANH, "relu": RELU, "elu": ELU}
+OUTPUTS = {"linear": LINEAR, "tanh": TANH, "clamp": CLAMP}
 COMPILED_WEIGHTS = 30_000  # compiled="auto": most weights of a network that kernels evaluate; torch does larger ones
 
 
@@ -31,23 +35,37 @@ class MLP(nn.Module):
     """A network of fully connected layers from observations to controls, for ``Simulator.rollout(policy=...)``.
 
     sizes: numbers of observations, of the neurons of each hidden layer, and of controls (``model.nu``).
-    activation: "tanh" or "relu", of hidden layers; output: "linear" or "tanh", of the last. bias: whether layers have
-        one.
-    sensors: the observations, in that order: "q", "v", and of bodies ("rotation" | "position" | "angular_velocity" |
-        "velocity", name), as `Trajectory` has them (a rotation row after row). After these come the `inputs` of the
-        rollout, if there are any, e.g. the phase of a gait or a target.
+    activation: "tanh", "relu" or "elu", of hidden layers; output: "linear", "tanh" or "clamp", of the last. bias:
+        whether layers have one.
+    sensors: the observations, in that order: "q", "v", or parts of them, as "q[2:]" and "v[0, 3]"; and of bodies
+        ("rotation" | "position" | "angular_velocity" | "velocity", name), as `Trajectory` has them (a rotation row
+        after row). After these come the `inputs` of the rollout, if there are any: the phase of a gait, or a target.
     compiled: True: kernels evaluate it, so that a rollout and its gradient are a call each. False: torch does, step by
         step. "auto": True up to 30,000 weights; beyond, torch is faster with many environments.
-    dtype: that of the simulator. generator: for the initial weights, uniform in ±1/√n for n inputs of a layer; None:
-        torch's own.
+    dtype: of the weights; kernels compute in that of the simulator. generator: for the initial weights, uniform in
+        ±1/√n for n inputs of a layer; None: torch's own.
+    hold: number of steps for which a control lasts; inputs and noise of a rollout have a row for each such decision.
+    low, high: limits of the controls, numbers or [nu]: outputs tanh are scaled to them (±1 if None), "clamp" clips.
+    std: the controls' noise has this standard deviation at first, which is learned: the parameter `log_std` [nu]. The
+        noise itself is an argument of the rollout, and is added before tanh or the limits.
+    normalize: observations x become (x - observation_mean) / observation_std, two buffers [sizes[0]] that are 0 and 1
+        at first and stay as they are in a rollout. observation_clip: the largest magnitude of what results, None: any.
 
-    Called, it is a plain torch module: observations [..., sizes[0]] to controls [..., sizes[-1]].
+    Called, it is a plain torch module: observations [..., sizes[0]] (and noise [..., sizes[-1]]) to controls
+    [..., sizes[-1]].
     """
+
+    log_std: nn.Parameter | None
+    observation_mean: Tensor
+    observation_std: Tensor
+    low: Tensor
+    high: Tensor
 
     def __init__(
         self, sizes: Sequence[int], *, activation: str = "tanh", output: str = "linear", bias: bool = True,
         sensors: Sequence[Sensor] = NAMES, compiled: bool | str = "auto", dtype: torch.dtype = torch.float64,
-        generator: torch.Generator | None = None,
+        generator: torch.Generator | None = None, hold: int = 1, low: Limit | None = None, high: Limit | None = None,
+        std: float | None = None, normalize: bool = False, observation_clip: float | None = None,
     ) -> None:  # fmt: skip
         super().__init__()
         if len(sizes) < 2:
@@ -62,7 +80,13 @@ class MLP(nn.Module):
         sizes = tuple(checks.integer(n, "each of the sizes") for n in sizes)
         self.sizes, self.activation, self.output, self.bias = sizes, activation, output, bool(bias)
         self.sensors = tuple(tuple(sensor) if isinstance(sensor, list) else sensor for sensor in sensors)
-        self.compiled = compiled
+        self.compiled, self.hold = compiled, checks.integer(hold, "hold")
+        self._take_limits(low, high, dtype)
+        self._take_observations(normalize, observation_clip, dtype)
+        self.log_std = None
+        if std is not None:
+            start = math.log(checks.number(std, "std", low=0.0, strict=True))
+            self.log_std = nn.Parameter(torch.full((sizes[-1],), start, dtype=dtype))
         self.layers = nn.ModuleList(
             nn.utils.skip_init(nn.Linear, n, m, bias=bias, dtype=dtype) for n, m in itertools.pairwise(sizes)
         )
@@ -71,6 +95,37 @@ class MLP(nn.Module):
                 for parameter in layer.parameters():
                     reach = 1.0 / math.sqrt(layer.in_features)
                     parameter.uniform_(-reach, reach, generator=generator)
+
+    def _take_limits(self, low: Limit | None, high: Limit | None, dtype: torch.dtype) -> None:
+        """Buffers that are no part of the state: limits are settings."""
+        if (low is None) != (high is None):
+            raise ValueError("low and high limit the controls together: give both, or none")
+        if self.output == "clamp" and low is None:
+            raise ValueError("output='clamp' needs the limits of the controls, low and high")
+        if self.output == "linear" and low is not None:
+            raise ValueError("low and high are limits of output='tanh' or 'clamp'; 'linear' has none")
+        self.limited = low is not None
+        for name, given in (("low", -1.0 if low is None else low), ("high", 1.0 if high is None else high)):
+            limit = torch.as_tensor(given, dtype=dtype)
+            if limit.ndim > 1 or limit.numel() not in (1, self.sizes[-1]) or not bool(torch.isfinite(limit).all()):
+                raise ValueError(f"{name} must be a finite number, or one for each of the {self.sizes[-1]} controls")
+            self.register_buffer(name, limit.expand(self.sizes[-1]).clone(), persistent=False)
+        if not bool((self.low < self.high).all()):
+            raise ValueError(f"low must be below high, got {self.low.tolist()} and {self.high.tolist()}")
+
+    def _take_observations(self, normalize: bool, most: float | None, dtype: torch.dtype) -> None:
+        self.normalize = bool(normalize)
+        self.observation_clip = None if most is None else checks.number(most, "observation_clip", low=0.0, strict=True)
+        for name, start in (("observation_mean", 0.0), ("observation_std", 1.0)):
+            self.register_buffer(
+                name, torch.full((self.sizes[0],), start, dtype=dtype), persistent=self.normalize
+            )  # fmt: skip
+
+    @property
+    def shaped(self) -> bool:
+        """Whether there is more to it than layers: see `physics.shaped_policy`."""
+        observes = self.normalize or self.observation_clip is not None
+        return observes or self.hold > 1 or self.limited or self.log_std is not None
 
     @property
     def linear(self) -> list[nn.Linear]:
@@ -92,34 +147,57 @@ class MLP(nn.Module):
         """The activation of each layer."""
         return [self.activation] * (len(self.layers) - 1) + [self.output]
 
-    def forward(self, observations: Tensor) -> Tensor:
-        x = observations
-        for layer, kind in zip(self.linear, self.kinds(), strict=True):
-            x = layer(x)
-            if kind != "linear":
-                x = x.tanh() if kind == "tanh" else x.relu()
-        return x
+    def forward(self, observations: Tensor, noise: Tensor | None = None) -> Tensor:
+        x = self.normalized(observations)
+        *hidden, last = self.linear
+        for layer in hidden:
+            x = TORCH_ACTIVATIONS[self.activation](layer(x))
+        z = last(x)
+        if noise is not None:
+            z = z + (noise if self.log_std is None else self.log_std.exp() * noise)
+        if self.output == "tanh":
+            y = z.tanh()
+            return 0.5 * (self.low + self.high) + 0.5 * (self.high - self.low) * y if self.limited else y
+        return z.clamp(self.low, self.high) if self.output == "clamp" else z
 
-    @property
-    def table_size(self) -> int:
-        """The numbers of `table`."""
-        return sum((n + self.bias) * -(-m // ROWS) * ROWS for n, m in itertools.pairwise(self.sizes))
+    def normalized(self, observations: Tensor) -> Tensor:
+        """The observations as the first layer sees them."""
+        x = (observations - self.observation_mean) / self.observation_std if self.normalize else observations
+        return x if self.observation_clip is None else x.clamp(-self.observation_clip, self.observation_clip)
 
-    def table(self) -> Tensor:
-        """The weights as kernels read them, flat and differentiable: for each layer [rows / ROWS, columns, ROWS]."""
+    def table_size(self, shaped: bool) -> int:
+        """The number of numbers in `table`."""
+        weights = sum((n + self.bias) * -(-m // ROWS) * ROWS for n, m in itertools.pairwise(self.sizes))
+        return weights + (3 * self.sizes[-1] + 2 * self.sizes[0] + 1 if shaped else 0)
+
+    def table(self, shaped: bool) -> Tensor:
+        """The weights as kernels read them, flat and differentiable: for each layer [rows / ROWS, columns, ROWS], and
+        the numbers of `physics.shaped_policy`."""
         parts = []
         for layer in self.linear:
             W = layer.weight if layer.bias is None else torch.cat([layer.bias.unsqueeze(1), layer.weight], 1)
             W = nn.functional.pad(W, (0, 0, 0, -len(W) % ROWS))
             parts.append(W.unflatten(0, (-1, ROWS)).transpose(1, 2).flatten())
+        if shaped:
+            std = torch.ones_like(self.low) if self.log_std is None else self.log_std.exp()
+            most = self.low.new_full((1,), math.inf if self.observation_clip is None else self.observation_clip)
+            parts += [std, self.low, self.high, self.observation_mean, 1.0 / self.observation_std, most]
         return torch.cat(parts)
 
     def extra_repr(self) -> str:
-        return (
-            f"{list(self.sizes)}, activation={self.activation!r}, output={self.output!r}, bias={self.bias}, "
-            f"sensors={self.sensors!r}, compiled={self.compiled!r}"
-        )
+        named = [(name, getattr(self, name)) for name in ("activation", "output", "bias", "sensors", "compiled")]
+        named += [("hold", self.hold)] if self.hold > 1 else []
+        named += [(name, getattr(self, name).tolist()) for name in ("low", "high") if self.limited]
+        named += [("normalize", True)] if self.normalize else []
+        named += [("observation_clip", self.observation_clip)] if self.observation_clip is not None else []
+        return ", ".join([str(list(self.sizes)), *(f"{name}={value!r}" for name, value in named)])
 
+
+TORCH_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "relu": torch.relu,
+    "elu": nn.functional.elu,
+}
 
 Policy = MLP | Callable[[State, int], Tensor]
 """A function ``policy(state, t)`` returns the control [B, nu] of step t, which starts from that state."""
@@ -144,10 +222,10 @@ class View:
         starts = dict(zip(sizes, itertools.accumulate(sizes.values(), initial=0)))
         nstate = sum(sizes.values())
         for sensor in sensors:
-            if isinstance(sensor, str) and sensor in sizes:
-                start, size = starts[sensor], sizes[sensor]
-                self.state += [(next(count), start + k) for k in range(size)]
-                self.names.append((sensor, size))
+            if isinstance(sensor, str):
+                field, chosen = _state_places(sensor, sizes)
+                self.state += [(next(count), starts[field] + k) for k in chosen]
+                self.names.append((sensor, len(chosen)))
             else:
                 places = list(_body_places(model, sensor))
                 self.poses += [(next(count), place) for place in places]
@@ -172,11 +250,29 @@ class View:
         return bar.split(list(sizes), -1)
 
 
+def _state_places(sensor: str, sizes: Mapping[str, int]) -> tuple[str, Sequence[int]]:
+    """The field of the state that a sensor observes, and which of its elements."""
+    found = re.fullmatch(r"(\w+)(?:\[([-\d:, ]+)\])?", sensor)
+    if found is None or found[1] not in sizes:
+        names = " or ".join(map(repr, sizes))
+        raise ValueError(f"a sensor is {names}, a part of these as 'q[2:]', or (quantity, body), got {sensor!r}")
+    field, part = found.groups()
+    every = range(sizes[field])
+    try:
+        if part is None:
+            return field, every
+        if ":" in part:
+            return field, every[slice(*(int(x) if x.strip() else None for x in part.split(":")))]
+        return field, [every[int(x)] for x in part.split(",")]
+    except (TypeError, ValueError, IndexError) as error:
+        raise ValueError(f"sensor {sensor!r}: {field} has {len(every)} numbers, from 0 to {len(every) - 1}") from error
+
+
 def _body_places(model: Model, sensor: Any) -> Iterator[int]:
     """The elements of the links' poses that a sensor of a body observes."""
     shape = isinstance(sensor, tuple) and len(sensor) == 2 and all(isinstance(word, str) for word in sensor)
     if not shape:
-        raise ValueError(f"a sensor is 'q', 'v' or (quantity, body), e.g. ('position', 'foot'), got {sensor!r}")
+        raise ValueError(f"a sensor is 'q', 'v[3:]' or (quantity, body), e.g. ('position', 'foot'), got {sensor!r}")
     quantity, body = sensor
     dim, turns = model.dim, range(3) if model.dim == 3 else range(2, 3)
     elements = {
@@ -194,14 +290,15 @@ def _body_places(model: Model, sensor: Any) -> Iterator[int]:
 # ---------------------------------------------------------------------------------------------- tables for kernels
 
 
-def network_table(policy: MLP, seen: View, ninput: int, nstate: int) -> tuple[np.ndarray, int]:
+def network_table(policy: MLP, seen: View, ninput: int, nstate: int, shaped: bool) -> tuple[np.ndarray, int]:
     """The integers of a network (see `physics.policy`), and the number of its neurons with their padding.
 
-    ninput: inputs of the rollout. nstate: numbers of the state.
+    ninput: inputs of the rollout. nstate: numbers of the state. shaped: its outputs are not those of the last layer.
     """
     one, sizes = int(policy.bias), policy.sizes
     start, weight, layers = 0, 0, []
-    for (n, m), kind in zip(itertools.pairwise(sizes), policy.kinds(), strict=True):
+    kinds = [*policy.kinds()[:-1], "linear"] if shaped else policy.kinds()
+    for (n, m), kind in zip(itertools.pairwise(sizes), kinds, strict=True):
         columns, blocks = n + one, -(-m // ROWS)
         end = start + one + -(-n // ROWS) * ROWS
         layers += [columns, blocks, weight, start, end + one, {**ACTIVATIONS, **OUTPUTS}[kind]]
@@ -212,7 +309,7 @@ def network_table(policy: MLP, seen: View, ninput: int, nstate: int) -> tuple[np
     poses = watched_poses(policy, seen)
     pairs += itertools.chain(*poses)
     output = layers[-LAYER + 4]
-    head = [len(sizes) - 1, HEAD, len(state), len(poses), HEAD + len(layers), output, one]
+    head = [len(sizes) - 1, HEAD, len(state), len(poses), HEAD + len(layers), output, one, policy.hold, weight]
     return np.array([*head, *layers, *pairs], np.int64), output + -(-sizes[-1] // ROWS) * ROWS
 
 

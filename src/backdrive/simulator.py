@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from dataclasses import replace
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -19,11 +20,12 @@ from .physics.scheme import RigidContact, Scheme
 from .physics.soft.options import MuJoCo, choose
 from .physics.solvers import ProjectedGaussSeidel, Solver
 from .physics.tree.saturation import saturates
-from .policy import MLP, Policy, Sensor
+from .policy import Policy, Sensor
+from .rollout_arguments import RolloutArguments, rollout_clip, rollout_length
 from .runtime import autograd, closed_loop, execute
 from .runtime.along_path import PlanarAngles
 from .runtime.call import Call
-from .runtime.jacobians import StepPoint, euler_jacobians, step_jacobians
+from .runtime.jacobians import StepPoint, chained, euler_jacobians, step_jacobians
 from .runtime.program import Program, ProgramSettings
 from .runtime.report import NotFiniteError, require_finite
 from .runtime.request import Request
@@ -40,19 +42,6 @@ __all__ = ["Checkpoint", "Simulator", "Truncated"]
 
 SPARSE_SOLVER = ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)  # the default of the sparse form
 _PATH, _LAST = state_names("path_"), state_names("last_")
-
-
-class RolloutArguments(NamedTuple):
-    """The arguments of `Simulator.rollout`."""
-
-    state: State
-    controls: Tensor | None = None
-    steps: int | None = None
-    wrenches: Tensor | None = None
-    parameters: Mapping[str, Tensor] | None = None
-    adjoint: Checkpoint | Truncated | None = None
-    policy: Policy | None = None
-    inputs: Tensor | None = None
 
 
 class Simulator(nn.Module):
@@ -210,6 +199,7 @@ class Simulator(nn.Module):
         self, state: State, controls: Tensor | None = None, *, steps: int | None = None,
         wrenches: Tensor | None = None, parameters: Mapping[str, Tensor] | None = None,
         adjoint: Checkpoint | Truncated | None = None, policy: Policy | None = None, inputs: Tensor | None = None,
+        clip: float | None = None, noise: Tensor | None = None,
     ) -> Trajectory:  # fmt: skip
         """Many steps, with all their states.
 
@@ -221,9 +211,15 @@ class Simulator(nn.Module):
 
         policy: in place of controls: an `MLP`, or any function ``policy(state, t)`` that returns the control [B, nu] of
         step t, which starts from `state`; gradients reach its parameters. inputs: [T, B, k] or [T, k], observed by an
-        `MLP` besides its sensors.
+        `MLP` besides its sensors; noise: [T, B, nu] or [T, nu], for its controls. If it holds its controls, these two
+        have a row for each of its decisions.
+
+        clip: in the backward pass, the derivative of the loss with respect to (q, v) of each environment after every
+        step is scaled down to a norm of at most this, and is zero where it is not finite (gradients of parameters stay
+        as they are); with an `MLP` that holds its controls, it is scaled at its decisions only.
+        ``Trajectory.adjoint_status`` tells how much was clipped. See docs/gradients.md.
         """
-        others = (steps, wrenches, parameters, adjoint, policy, inputs)
+        others = (steps, wrenches, parameters, adjoint, policy, inputs, clip, noise)
         usual = isinstance(state, State) and all(x is None for x in others)
         if usual and all(isinstance(x, Tensor) for x in (*state, controls)):
             u = cast(Tensor, controls)
@@ -232,25 +228,28 @@ class Simulator(nn.Module):
                 u = u.unsqueeze(1) if u.ndim == 2 else u
                 return Trajectory(self, motion, RolloutInputs(RolloutSettings(len(u)), u))
         return self._rollout(
-            RolloutArguments(state, controls, steps, wrenches, parameters, adjoint, policy, inputs)
+            RolloutArguments(state, controls, steps, wrenches, parameters, adjoint, policy, inputs, clip, noise)
         )  # fmt: skip
 
     def _rollout(self, given: RolloutArguments, check_parameters: bool = True) -> Trajectory:
         """check_parameters: refuse impossible values, as a negative mass is."""
         call = Call(self._program, given.state, given.parameters, check_parameters)
-        settings = rollout_settings(given.adjoint, _length(call, given))
+        settings = rollout_settings(given.adjoint, rollout_length(call, given))
         steps, wrenches = settings.steps, call.wrenches(given.wrenches, settings.steps)
+        clip = rollout_clip(call, given, steps)
         if given.policy is None:
             controls = call.controls(given.controls, steps)
-            request = call.request(ROLLOUT, settings, controls=controls, wrenches=wrenches)
-            outputs = self._evaluate(call, *request)
+            request, tensors = call.request(ROLLOUT, settings, controls=controls, wrenches=wrenches)
+            outputs = self._evaluate(call, replace(request, clip=clip), tensors)
             path, last = [outputs[name] for name in _PATH], [outputs[name] for name in _LAST]
             motion = RolloutResult(tuple(path), tuple(last), outputs["status"])
         else:
-            motion, controls = closed_loop.rollout(call, given.policy, given.inputs, wrenches, settings)
+            decides = closed_loop.PolicyArguments(given.policy, given.inputs, given.noise)
+            motion, controls = closed_loop.rollout(call, decides, wrenches, settings, clip)
         *states, status = call.finished(*motion.path, motion.status, dim=1)
         motion = RolloutResult(tuple(states), tuple(call.finished(*motion.last, dim=0)), status)
-        return Trajectory(self, motion, RolloutInputs(settings, controls, wrenches, call.constants, call.parameters))
+        inputs = RolloutInputs(settings, controls, wrenches, call.constants, call.parameters, clip)
+        return Trajectory(self, motion, inputs)
 
     def observe(self, state: State, sensors: Sequence[Sensor] = ("q", "v")) -> Tensor:
         """The observations [B, n] of a state that an `MLP` with these sensors has, differentiable: see `MLP`."""
@@ -305,13 +304,17 @@ class Simulator(nn.Module):
         return Trajectory(self, motion, RolloutInputs(settings, used, None, call.constants, call.parameters)), out
 
     def linearize(
-        self, state: State, control: Tensor | None = None, *, parameters: Mapping[str, Tensor] | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """A [B, 2 nv, 2 nv] and B [B, 2 nv, nu]: the Jacobians of a step, in the tangent space.
+        self, state: State, control: Tensor | None = None, *, steps: int = 1,
+        parameters: Mapping[str, Tensor] | None = None,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """A [B, 2 nv, 2 nv] and B [B, 2 nv, nu]: the Jacobians of a step, or of several with the same control, in the
+        tangent space.
 
         (δq⁺, δv⁺) = A (δq, δv) + B δu, where δq are displacements in the coordinates of v: q ⊕ δq, as ``v dt`` moves q.
         Without B everywhere: [2 nv, 2 nv] and [2 nv, nu]. No gradient passes through them.
         """
+        if checks.integer(steps, "steps") > 1:
+            return self._linearize_steps(state, control, steps, parameters)
         call = Call(self._program, state, parameters)
         with torch.no_grad():
             u = call.controls(control)
@@ -330,6 +333,22 @@ class Simulator(nn.Module):
                 found = jacobians(at, after[_LAST[0]])
             A, B = call.finished(*found, dim=0)
         return A, B
+
+    def _linearize_steps(
+        self, state: State, control: Tensor | None, steps: int, parameters: Mapping[str, Tensor] | None
+    ) -> tuple[Tensor, Tensor]:
+        """Of several steps: the product of the Jacobians of all of them, which are computed in one batch."""
+        with torch.no_grad():
+            controls = None if control is None else control.expand(steps, *control.shape)
+            path = self.rollout(state, controls, steps=steps, parameters=parameters)
+            states, u = [State(q, v) for q, v in zip(path.q[:-1], path.v[:-1])], path.controls
+            if parameters:  # which may have rows for environments
+                each = [self.linearize(x, y, parameters=parameters) for x, y in zip(states, u)]
+                return chained(*(torch.stack(x) for x in zip(*each)))
+            shape = (steps, *path.q.shape[1:-1])
+            q, v, u = (x.reshape(-1, x.shape[-1]) for x in (path.q[:-1], path.v[:-1], u))
+            A, B = self.linearize(State(q, v), u)
+            return chained(A.unflatten(0, shape), B.unflatten(0, shape))
 
     # ------------------------------------------------------------------------------------------ dynamics
 
@@ -369,26 +388,6 @@ class Simulator(nn.Module):
         tensors = {"q": q.repeat_interleave(nv, 0), "v": torch.zeros_like(unit), "vdot": unit, "constants": constants}
         columns = self._evaluate(call, Request(self._program, INVERSE, tuple(tensors), names), tensors)["tau"]
         return call.finished(columns.unflatten(0, (call.batch, nv)), dim=0)[0]
-
-
-def _length(call: Call, given: RolloutArguments) -> int:
-    """The number of steps of a rollout."""
-    over_time = (("controls", given.controls), ("wrenches", given.wrenches), ("inputs", given.inputs))
-    lengths = {name: call.length(name, x) for name, x in over_time if x is not None}
-    if given.policy is not None and given.controls is not None:
-        raise ValueError("rollout takes controls or a policy, got both")
-    if given.inputs is not None and not isinstance(given.policy, MLP):
-        raise ValueError("inputs are for an MLP: any other policy gets what it needs by itself, from state and t")
-    steps = given.steps
-    if steps is None:
-        if not lengths:
-            raise ValueError("rollout needs controls [T, B, nu], wrenches [T, B, nbody, k], or steps=T")
-        steps = next(iter(lengths.values()))
-    steps = checks.integer(steps, "steps")
-    for name, length in lengths.items():
-        if length != steps:
-            raise ValueError(f"{name} are for {length} steps, but the rollout is of {steps}")
-    return steps
 
 
 def _all_finite(*tensors: Tensor) -> bool:

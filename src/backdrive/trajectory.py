@@ -14,6 +14,7 @@ from torch import Tensor
 from .contacts import Contacts
 from .model import Model, State
 from .runtime.along_path import PathStates, constraint_forces, contacts_of_big_world, link_poses
+from .runtime.clip import Clip
 from .runtime.result import RolloutResult
 from .schema.signatures import RolloutSettings
 
@@ -77,10 +78,28 @@ class Status:
         return f"Status({', '.join(notes)})"
 
 
+@dataclass(frozen=True)
+class AdjointStatus:
+    """How the backward pass of a rollout with `clip` went: tensors [T, B] ([T] if unbatched).
+
+    norm: of the derivative (q̄, v̄) of the loss with respect to the state after the step, before it was clipped. clipped:
+    whether it was scaled down. finite: whether it was finite, and what the step made of it.
+    """
+
+    norm: Tensor
+    clipped: Tensor
+    finite: Tensor
+
+    def __repr__(self) -> str:
+        steps, clipped, lost = self.norm.numel(), int(self.clipped.sum()), int((~self.finite).sum())
+        return f"AdjointStatus({clipped} of {steps} steps clipped, {lost} not finite)"
+
+
 class RolloutInputs(NamedTuple):
     """The inputs of a rollout: controls [T, B, nu], wrenches [T, B, 6 nlink], constants [nconst] or [B, nconst].
 
-    constants: None for the model's own. parameters: names of those in the constants, separated by commas.
+    constants: None for the model's own. parameters: names of those in the constants, separated by commas. clip: of the
+    backward pass, None if it is not clipped.
     """
 
     settings: RolloutSettings
@@ -88,6 +107,7 @@ class RolloutInputs(NamedTuple):
     wrenches: Tensor | None = None
     constants: Tensor | None = None
     parameters: str = ""
+    clip: Clip | None = None
 
 
 class Trajectory:
@@ -124,6 +144,19 @@ class Trajectory:
         if self._status is None:
             self._status = Status.of(self._numbers, self._simulator._program.tolerance)
         return self._status
+
+    @property
+    def adjoint_status(self) -> AdjointStatus:
+        """How the backward pass went, of a rollout with `clip`: known after it."""
+        clip = self._inputs.clip
+        if clip is None:
+            raise ValueError("only rollout(..., clip=...) tells how its backward pass went")
+        if not clip.done:
+            raise RuntimeError("how the backward pass went is known after it: call backward() on a loss first")
+        norm, lost = (clip.norms.squeeze(1) if self.q.ndim == 2 else clip.norms).to(self.q.device).unbind(-1)
+        at = torch.arange(1, len(norm) + 1, device=norm.device).view(-1, *[1] * (norm.ndim - 1)) % clip.every == 0
+        finite = torch.isfinite(norm)
+        return AdjointStatus(norm, (norm > clip.limit) & at & finite, finite & (lost < 0.5))
 
     @property
     def controls(self) -> Tensor:

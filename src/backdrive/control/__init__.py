@@ -6,10 +6,11 @@ from .ilqr import ILQR
 from .mpc import MPC
 from .planning import optimize
 from .result import Outcome, Plan
+from .rewards import Episodes, Rewarded, Rewards
 from .sampling import CEM, MPPI
 from .shooting import Shooting
 
 __all__ = [
-    "CEM", "ILQR", "MPC", "MPPI", "Cost", "Dynamics", "Outcome", "Plan", "Shooting", "SimulatedDynamics",
-    "TorchDynamics", "optimize", "quadratic",
+    "CEM", "ILQR", "MPC", "MPPI", "Cost", "Dynamics", "Episodes", "Outcome", "Plan", "Rewarded", "Rewards", "Shooting",
+    "SimulatedDynamics", "TorchDynamics", "optimize", "quadratic",
 ]  # fmt: skip

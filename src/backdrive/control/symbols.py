@@ -130,6 +130,7 @@ class Symbols:
     def __ge__(self, x: Any) -> Any: return _apply("ge", (self, x), {})
     def __and__(self, x: Any) -> Any: return _apply("logical_and", (self, x), {})
     def __or__(self, x: Any) -> Any: return _apply("logical_or", (self, x), {})
+    __rand__, __ror__ = __and__, __or__
     def __invert__(self) -> Any: return _apply("logical_not", (self,), {})
     def __eq__(self, x: Any) -> Any: raise TraceError("symbols are compared for equality")
     __radd__, __rmul__ = __add__, __mul__
@@ -263,6 +264,53 @@ def _like(number: float) -> Callable[..., Any]:
     return lambda formula, x: _array(np.full(x.array.shape, number, dtype=object))
 
 
+def _logical(function: Callable[..., Mask]) -> Callable[..., Any]:
+    """Of masks, and of the numbers True and False."""
+    over = np.frompyfunc(function, 2, 1)
+
+    def apply(formula: Formula, *args: Any) -> Any:
+        return over(*(_array(x) if isinstance(x, bool) else formula.array(x) for x in args))
+
+    return apply
+
+
+def _reduced(function: Callable[[Mask, Mask], Mask]) -> Callable[..., Any]:
+    over = np.frompyfunc(function, 2, 1)
+
+    def apply(x: Array, dim: int | None = None) -> Any:
+        return over.reduce(x.reshape(-1) if dim is None else x, axis=0 if dim is None else dim)
+
+    return _shaped(apply)
+
+
+def _converted(formula: Formula, x: Any, *args: Any, **kwargs: Any) -> Array:
+    """To a type of floating-point numbers: a mask is 1 or 0; the precision is that of the formula."""
+    kinds = [kind for kind in (*args, *kwargs.values()) if isinstance(kind, torch.dtype)]
+    if any(not kind.is_floating_point for kind in kinds) or not kinds:
+        raise TraceError("no formula with other numbers")
+    as_number = np.frompyfunc(lambda a: select(a, 1.0, 0.0) if _is_mask(a) else a, 1, 1)
+    return _array(as_number(formula.array(x)))
+
+
+def _is_mask(x: Any) -> bool:
+    return x.type == "b" if isinstance(x, Value) else isinstance(x, bool)
+
+
+def _pad(formula: Formula, x: Any, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Array:
+    array = formula.array(x)
+    widths = [(0, 0)] * (array.ndim - len(pad) // 2) + list(zip(pad[::2], pad[1::2]))[::-1]
+    if mode != "constant" or value not in (None, 0.0):
+        raise TraceError("no formula with such padding")
+    return np.pad(array, widths, constant_values=0.0)
+
+
+def _norm(formula: Formula, x: Any, p: Any = 2, dim: Any = None, keepdim: bool = False) -> Any:
+    if p not in (2, 2.0, "fro", None):
+        raise TraceError("no formula with such a norm")
+    array = formula.array(x)
+    return np.frompyfunc(sqrt, 1, 1)(_array(_sum(array * array, dim, keepdim)))
+
+
 def _squeeze(x: Array, dim: int | None = None) -> Array:
     return x if dim is not None and x.shape[dim] != 1 else np.squeeze(x, axis=dim)
 
@@ -281,7 +329,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "clamp_max": lambda formula, x, max: _clamp(formula, x, max=max),
     "where": _elementwise(_where, 3), "lt": _elementwise(operator.lt, 2), "le": _elementwise(operator.le, 2),
     "gt": _elementwise(operator.gt, 2), "ge": _elementwise(operator.ge, 2),
-    "logical_and": _elementwise(operator.and_, 2), "logical_or": _elementwise(operator.or_, 2),
+    "logical_and": _logical(operator.and_), "logical_or": _logical(operator.or_), "all": _reduced(operator.and_),
+    "any": _reduced(operator.or_), "to": _converted, "pad": _pad, "norm": _norm,
     "logical_not": _elementwise(lambda x: ~x if isinstance(x, Value) else not x, 1),
     "sum": _shaped(_sum), "mean": _mean, "cumsum": _shaped(_cumsum),
     "matmul": lambda formula, a, b: np.matmul(formula.array(a), formula.array(b)),

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..control import Rewards
 from ..model import Model, State, checks
 
 if TYPE_CHECKING:
@@ -125,6 +126,25 @@ class Task:
     def seconds(self) -> float:
         """Duration of a step of the environment, s."""
         return self.dt * self.frame_skip
+
+    def rewards(self, simulator: Simulator) -> Rewards:
+        """Reward and end as `control.Rewards`, for rollouts of many steps in one call, whose actions are controls.
+
+        Of the sensors' data, only what they tell of a state alone is known there, as at a reset: no contact forces.
+        """
+        if self.control is not unchanged:
+            raise NotImplementedError(
+                f"task {self.name!r}: its actions are not the controls, of which rewards are made"
+            )
+        sensors = None if self.sensors is None else self.sensors(simulator)
+
+        def look(state: State) -> Any:
+            return state if sensors is None else Snapshot(*state, sensors.at_start(state))
+
+        def reward(before: State, control: Tensor, after: State) -> Mapping[str, Tensor]:
+            return self.reward(look(before), control, look(after))
+
+        return Rewards(reward, lambda state: self.ends(look(state)))
 
     @property
     def fps(self) -> int:

@@ -23,11 +23,13 @@ from ..schema import layout
 from ..schema.signatures import SIGNATURES, Role
 from ..schema.state import state_names
 from . import contact_forces, rollout, rollout_adjoint, step_jacobian
+from .clipping import Clipping
 from .constraints.constraints import ConstraintForm, Constraints
 from .constraints.tables import ConstraintTables
 from .integrators import SemiImplicitEuler
 from .policy import ControlSource, GivenControls, NetworkTables, PolicyNetwork, PolicyRows, PolicySignature
 from .scheme import Scheme, StepContext
+from .shaped_policy import ShapedNetwork
 from .state import StateArrays, StatePath
 from .tree import inverse, poses
 from .tree.bodies import with_bodies
@@ -66,7 +68,10 @@ FUNCTIONS = {
 SIZES = ("nlink", "nq", "nv", "nu", "nconst")
 CONSTRAINT_SIZES = ("nshape", "npair", "nslot", "nsingle")
 NETWORK_SIZES = ("nneuron", "nweight", "ninput")
-SOURCE_ROWS = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar")  # read and written by the source
+SOURCE_ROWS = (
+    "inputs", "inputs_bar", "controls", "controls_bar", "weights_bar", "noise", "noise_bar", "neurons", "neurons_bar",
+)  # fmt: skip
+"""Rows that the source of controls reads and writes."""
 
 
 @dataclass(frozen=True)
@@ -74,8 +79,8 @@ class Variant:
     """One of the kernels of a form.
 
     constraining: None without constraints. wrenches, constants_bar, solution: whether there are such rows. batched:
-    whether every environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel
-    for homogeneous models.
+    whether every environment has its own constants. policy: what its network reads. clips: of an adjoint that limits
+    the cotangents of states. homogeneous: of a rolled kernel for homogeneous models.
     """
 
     form: str
@@ -86,19 +91,26 @@ class Variant:
     batched: bool = False
     policy: PolicySignature | None = None
     solution: bool = False
+    clips: bool = False
     homogeneous: Homogeneous | None = None
 
     def absent(self) -> set[str]:
         """The optional rows that this variant does not have: None to the physics."""
         policy = self.policy
+        form = None if policy is None else policy.form
         there = {
             "wrenches": self.wrenches,
             "wrenches_bar": self.wrenches,
             "constants_bar": self.constants_bar,
             "solution": self.solution,
+            "norms": self.clips,
             "inputs": policy is not None and policy.inputs,
             "inputs_bar": policy is not None and policy.inputs_bar,
-            "weights_bar": policy is not None and policy.weights_bar,
+            "weights_bar": policy is not None and policy.weights_bar and form is None,
+            "neurons": policy is not None and policy.weights_bar and form is not None,
+            "neurons_bar": policy is not None and policy.weights_bar and form is not None,
+            "noise": form is not None and form.noise,
+            "noise_bar": form is not None and form.noise_bar,
         }
         return {name for name, present in there.items() if not present}
 
@@ -138,6 +150,7 @@ def make_kernel(variant: Variant, special: Specialisation | None = None) -> Kern
             call(tree, **a)
             return
         source = _control_source(variant, tree, a)
+        a["clipping"] = Clipping(*map(a.pop, ("clip", "clip_every", "norms"))) if variant.clips else None
         ctx = StepContext(with_bodies(tree), variant.scheme or Scheme(SemiImplicitEuler()), a.pop("h"))
         call(ctx, source, _gather(rows, a))
 
@@ -159,6 +172,8 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
     arguments += [Integer(name) for name in signature.integers]
     if signature.integrates:
         arguments.append(Number("h"))
+    if variant.clips:
+        arguments += [Number("clip"), Integer("clip_every")]
     varies = special is not None and special.varying is not None and special.varying.any()
     if special is None or variant.constraining or varies:
         arguments.append(Rows("constants") if variant.batched else Table("constants"))
@@ -204,7 +219,8 @@ def _control_source(variant: Variant, tree: Tree, a: dict[str, Any]) -> ControlS
     if variant.policy is None:
         return GivenControls(tree, **rows)
     tables = NetworkTables(*(a.pop(name) for name in ("network", "weights", *NETWORK_SIZES)))
-    return PolicyNetwork(tree, variant.policy, tables, PolicyRows(**rows))
+    network = PolicyNetwork if variant.policy.form is None else ShapedNetwork
+    return network(tree, variant.policy, tables, PolicyRows(**rows), guarded=variant.clips)
 
 
 def _gather(rows: type, a: dict[str, Any]) -> Any:
@@ -247,6 +263,7 @@ class KernelKey(NamedTuple):
 
     parameters: names of the parameters that are given at run time, separated by commas. batched: every environment has
     its own constants. policy: what its network reads. solution: it writes, or its adjoint reads, what solvers found.
+    clips: of an adjoint that limits the cotangents of states.
     """
 
     form: str
@@ -256,6 +273,7 @@ class KernelKey(NamedTuple):
     parameters: str = ""
     policy: PolicySignature | None = None
     solution: bool = False
+    clips: bool = False
 
 
 @dataclass(frozen=True)
@@ -298,7 +316,8 @@ class KernelStore:
         if SIGNATURES[key.form].integrates:
             scheme, constraining = self.options.scheme, self._constraining(key.parameters)
         variant = Variant(
-            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy, key.solution
+            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy, key.solution,
+            key.clips,
         )  # fmt: skip
         varying = self.mask(key.parameters)
         if self.specializes(key.parameters):

@@ -15,13 +15,16 @@ from typing import NamedTuple, Protocol
 from ..ir import (
     Index,
     IndexArray,
+    Scalar,
     ScalarArray,
     TimedArray,
     carry,
     counters,
+    is_finite,
     loop,
     maximum,
     memory,
+    minimum,
     select,
     tanh,
     when,
@@ -33,10 +36,10 @@ from .tree.poses import link_poses, link_poses_adjoint, pose_size
 from .tree.tree import Tree
 
 ROWS = 8  # rows of a matrix that are computed together; matrices are padded to a multiple, stored [n / ROWS, m, ROWS]
-HEAD = 7  # size of the head of the integer table: see `NetworkHead`
+HEAD = 9  # size of the head of the integer table: see `NetworkHead`
 LAYER = 6  # size of the record of a layer in the integer table: see `LayerRecord`
 PAIR = 2  # size of the record of an observation: its index among the neurons, and that of the element it observes
-LINEAR, TANH, RELU = 0, 1, 2  # codes of the activations σ
+LINEAR, TANH, RELU, ELU = 0, 1, 2, 3  # codes of the activations σ
 KEPT = 8  # steps whose neurons are kept before their part of W̄ is added: W̄ is larger than the nearest cache
 
 
@@ -96,12 +99,27 @@ class GivenControls:
 
 
 @dataclass(frozen=True)
+class PolicyForm:
+    """What a network does besides its layers: see `shaped_policy`.
+
+    squash: the code of its outputs. normalises: whether it shifts, scales and clips its observations. holds: whether
+    its controls last for several steps. noise: whether it gets any; noise_bar: whether its cotangent is wanted.
+    """
+
+    squash: int
+    normalises: bool
+    holds: bool
+    noise: bool
+    noise_bar: bool
+
+
+@dataclass(frozen=True)
 class PolicySignature:
     """The properties of a policy that its kernels are compiled for; everything else is in the tables.
 
     inputs, poses: whether it observes inputs, and poses of links. pose_pairs: the pairs (neuron of the observation,
     element of the poses), if the kernel is specialised to them; None if it reads them from the table. inputs_bar,
-    weights_bar: whether their cotangents are wanted.
+    weights_bar: whether their cotangents are wanted. form: None of a network that has layers and nothing else.
     """
 
     inputs: bool
@@ -109,6 +127,7 @@ class PolicySignature:
     pose_pairs: tuple[tuple[int, int], ...] | None = None
     inputs_bar: bool = False
     weights_bar: bool = False
+    form: PolicyForm | None = None
 
 
 class NetworkTables(NamedTuple):
@@ -135,6 +154,8 @@ class NetworkHead(NamedTuple):
     pairs: Index  # where the pairs of the observations start in the table
     output: Index  # the first neuron of the controls
     bias: Index  # 1 if the layers have biases, else 0
+    hold: Index  # steps for which controls last
+    others: Index  # where the numbers that are no weights of layers start in the weights: see `shaped_policy`
 
 
 class LayerRecord(NamedTuple):
@@ -145,7 +166,7 @@ class LayerRecord(NamedTuple):
     first_weight: Index  # where W starts in the weights
     x: Index  # the first neuron of x
     y: Index  # the first neuron of y
-    activation: Index  # LINEAR, TANH or RELU
+    activation: Index  # LINEAR, TANH, RELU or ELU
 
 
 @dataclass(frozen=True)
@@ -161,13 +182,24 @@ class PolicyRows:
     controls_bar: TimedArray | None = None
     inputs_bar: TimedArray | None = None
     weights_bar: ScalarArray | None = None
+    noise: TimedArray | None = None
+    noise_bar: TimedArray | None = None
+    neurons: TimedArray | None = None
+    neurons_bar: TimedArray | None = None
 
 
 class PolicyNetwork:
-    """Controls that a network computes from its observations."""
+    """Controls that a network computes from its observations.
 
-    def __init__(self, tree: Tree, signature: PolicySignature, tables: NetworkTables, rows: PolicyRows) -> None:
+    guarded: observations that are not finite count as 0, so that those of one environment, whose cotangents are zero,
+    do not reach the gradient of the weights.
+    """
+
+    def __init__(
+        self, tree: Tree, signature: PolicySignature, tables: NetworkTables, rows: PolicyRows, guarded: bool = False
+    ) -> None:
         assert rows.controls is not None
+        self.guarded = guarded
         self.tree, self.signature, self.tables, self.rows = tree, signature, tables, rows
         self.controls = rows.controls
         self.head = NetworkHead(*tables.ints.get(0, HEAD))
@@ -232,11 +264,14 @@ class PolicyNetwork:
             copy(self.tables.ninput, self.rows.inputs.row(t), self.seen.at(nq + nv))
         for k in loop(self.head.nstate):
             neuron, source = self._pair(k)
-            neurons[neuron] = self.seen[source]
+            neurons[neuron] = self._guard(self.seen[source])
         if self.signature.poses:
             self.poses = link_poses(self.tree, q, v, indexed=self.signature.pose_pairs is None)
             for neuron, source in self._pose_pairs():
-                neurons[neuron] = self.poses[source]
+                neurons[neuron] = self._guard(self.poses[source])
+
+    def _guard(self, x: Scalar) -> Scalar:
+        return select(is_finite(x), x, 0.0) if self.guarded else x
 
     def _pose_pairs(self) -> Iterator[tuple[Index, Index]]:
         """Pairs (neuron of the observation, element of the poses)."""
@@ -270,17 +305,33 @@ class PolicyNetwork:
         for _ in when(layer.activation == RELU):
             for i in loop(blocks * ROWS):
                 y[i] = maximum(0.0, y[i])  # in this order of the arguments, NaN stays NaN
+        for _ in when(layer.activation == ELU):
+            for i in loop(blocks * ROWS):
+                half = tanh(0.5 * minimum(0.0, y[i]))
+                y[i] = select(y[i] > 0.0, y[i], 2.0 * half / (1.0 - half))  # exp(y) - 1
 
     def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
         assert self.rows.controls_bar is not None
+        neurons_bar = self.neurons_bar
+        zero(self.tables.nneuron, neurons_bar)
+        output_bar, own = neurons_bar.at(self.head.output), local(self.tree.nu, self.rows.controls_bar.row(t))
+        for m in loop(self.tree.nu):
+            output_bar[m] = control_bar[m] + self._guard(own[m])
+        self._back_to_inputs(t, q, v, cotangents)
+
+    def _observations_vjp(self, neurons_bar: ScalarArray) -> None:
+        """From the cotangents of the first layer's x to those of the observations, in their place: the same here."""
+
+    def _back_to_inputs(self, t: Index, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
+        """From the cotangents of the last layer's y to those of all that was observed, and of the weights.
+
+        t: the row of the inputs.
+        """
         tree, nq, nv = self.tree, self.tree.nq, self.tree.nv
         neurons, neurons_bar = self.neurons, self.neurons_bar
-        zero(self.tables.nneuron, neurons_bar)
-        output_bar, own = neurons_bar.at(self.head.output), local(tree.nu, self.rows.controls_bar.row(t))
-        for m in loop(tree.nu):
-            output_bar[m] = control_bar[m] + own[m]
         for l in loop(self.head.nlayer, reverse=True):
             self._backward(l, neurons, neurons_bar)
+        self._observations_vjp(neurons_bar)
         zero(self.nseen, self.seen_bar)
         for k in loop(self.head.nstate):
             neuron, source = self._pair(k)
@@ -314,6 +365,9 @@ class PolicyNetwork:
         for _ in when(layer.activation == RELU):
             for i in loop(blocks * ROWS):
                 y_bar[i] = select(y[i] > 0.0, y_bar[i], 0.0)
+        for _ in when(layer.activation == ELU):
+            for i in loop(blocks * ROWS):
+                y_bar[i] = select(y[i] > 0.0, y_bar[i], y_bar[i] * (1.0 + y[i]))
         for b in loop(blocks):
             W, delta = self.tables.weights.at(layer.first_weight + b * n * ROWS), y_bar.get(b, ROWS)
             for j in loop(n):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir import Index, ScalarArray, TimedArray, interruptible, loop, memory, when, workspace
+from .clipping import Clipping
 from .math.arrays import all_elements, copy, gradient_memory, zero
 from .math.spatial import BODY
 from .policy import ControlSource
@@ -19,11 +20,12 @@ from .tree.dynamics_adjoint import Cotangents, bodies_adjoint
 @dataclass(frozen=True)
 class InputCotangents:
     """Rows of the caller: the wrenches, None if there are none; and the cotangents of wrenches and constants, None if
-    they are not wanted."""
+    they are not wanted. clipping: how the cotangents of states are limited, None if they are not."""
 
     wrenches: TimedArray | None = None
     wrenches_bar: TimedArray | None = None
     constants_bar: ScalarArray | None = None
+    clipping: Clipping | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +61,7 @@ def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjoin
         source.prefetch_adjoint(t)
         sweep.cut(t + 1, rows.steps, rows.truncate)
         rows.path_bar.row(t).add_to(ctx.tree, sweep.state_bar)
+        sweep.limit(t)
         sweep.step(t, rows.path.row(t), solution=at_time(rows.solution, t))
     sweep.finish(rows.start_bar)
 
@@ -98,6 +101,7 @@ def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: Checkpoint
             sweep.cut(t + 1, rows.steps, rows.truncate)
             for _ in when(t + 1 == end):
                 rows.path_bar.row(s).add_to(tree, sweep.state_bar)
+            sweep.limit(t)
             sweep.step(t, states.number(tree, t - start), solution=solution(t - start))
     sweep.finish(rows.start_bar)
 
@@ -125,6 +129,11 @@ class BackwardSweep:
         for _ in when((number % truncate == 0) & (number < steps)):
             self.state_bar.clear(self.tree)
 
+    def limit(self, t: Index) -> None:
+        """Limit the cotangent of the state after step t."""
+        if self.rows.clipping is not None:
+            self.rows.clipping.limit(self.tree, t, self.state_bar)
+
     def step(
         self, t: Index, start: StateArrays, forces_bar: ScalarArray | None = None, solution: ScalarArray | None = None
     ) -> None:
@@ -141,6 +150,8 @@ class BackwardSweep:
         inputs = StepInputs(self.source.control(t, *state), at_time(rows.wrenches, t))
         cotangents = Cotangents(*self.state_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar)
         step_adjoint(self.ctx, state, inputs, cotangents, forces_bar, solution)
+        if rows.clipping is not None:
+            rows.clipping.drop(tree, t, self.state_bar, controls_bar, wrenches_bar)
         self.source.vjp(t, controls_bar, *state, Cotangents(*self.state_bar, constants=self.constants_bar))
         if rows.wrenches_bar is not None:
             assert wrenches_bar is not None

@@ -66,15 +66,24 @@ def vjp(
     leads = request.check(signature, tensors)
     (batch,) = leads["B"]
     results: Tensors = {}
-    plan = request.plan(signature)
+    plan, network = request.plan(signature), request.network
     cotangents = request.cotangents(tensors, wanted)
+    multiplied = "weights_bar" in wanted and network is not None and network.shaped
     for bar, primal in cotangents:
         shape = (*leads[plan.writes[bar.name].lead], plan.writes[bar.name].size)
-        if primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
+        if multiplied and bar.name == "weights_bar":
+            results[bar.name] = tensors[primal.name]  # in its place, until it is known
+        elif primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
             results[bar.name] = empty(shape, program.dtype).zero_()
         else:
             results[bar.name] = empty(shape, program.dtype)
     rows, integers = {**tensors, **results}, request.integers(signature, leads)
+    if multiplied:
+        del rows["weights_bar"]
+        for name in ("neurons", "neurons_bar"):
+            rows[name] = empty((*leads["DB"], plan.writes[name].size), program.dtype)
+    if request.clip is not None:
+        rows["norms"], request.clip.done = request.clip.norms, True
     if program.sparse is not None and signature.integrates:
         constants = rows.pop("constants", program.constants)
         bounces = program.kernels.bounces(request.parameters)
@@ -82,7 +91,9 @@ def vjp(
     else:
         launch(request, signature, batch, rows, integers)
     for bar, primal in cotangents:
-        if primal.role is Role.PARAMETER and tensors[primal.name].ndim == 1:
+        if multiplied and bar.name == "weights_bar" and network is not None:
+            results[bar.name] = network.weights_bar(rows["neurons"], rows["neurons_bar"], tensors.get("noise"))
+        elif primal.role is Role.PARAMETER and tensors[primal.name].ndim == 1:
             # Shared by all environments: the sum, row after row, so that its bits do not depend on threads.
             results[bar.name] = torch.from_numpy(results[bar.name].numpy().sum(axis=0))
     return results
@@ -103,6 +114,8 @@ def launch(
     values: dict[str, Any] = {**program.values, **integers}
     if network is not None:
         values |= network.kernel_values(rows["weights"])
+    if "norms" in rows and request.clip is not None:
+        values |= request.clip.kernel_values
     in_use: list[Tensor] = []  # copies must live until the kernel has run
     for name, kind in executable.layout:
         if kind is Rows:
@@ -132,6 +145,7 @@ def kernel_key(request: Request, signature: Signature, names: Mapping[str, Any])
         request.parameters,
         None if network is None else network.signature(names),
         "solution" in names,
+        "norms" in names,
     )
 
 
@@ -139,6 +153,7 @@ def prepare_vjp(request: Request, tensors: Mapping[str, Tensor], wanted: Collect
     """Have the kernel of a rollout's adjoint built while its own is."""
     if request.signature.rollout and request.program.sparse is None:
         names = {**tensors, **dict.fromkeys(wanted), **dict.fromkeys(["solution"] * request.keeps_solution)}
+        names |= dict.fromkeys(["norms"] * (request.clip is not None))
         request.program.kernels.prepare(kernel_key(request, request.adjoint(), names))
 
 

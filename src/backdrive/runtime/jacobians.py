@@ -55,6 +55,15 @@ def step_jacobians(at: StepPoint, q_next: Tensor) -> tuple[Tensor, Tensor]:
     return A.unflatten(0, (batch, n)), found["controls_bar"].squeeze(0).unflatten(0, (batch, n))
 
 
+def chained(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
+    """The Jacobians of steps that follow each other, with the same controls, from those of each: [T, ..., n, n] and
+    [T, ..., n, nu]."""
+    on_state, on_control = A[0], B[0]
+    for step, own in zip(A[1:], B[1:]):
+        on_state, on_control = step @ on_state, step @ on_control + own
+    return on_state, on_control
+
+
 def _each(x: Tensor, n: int) -> Tensor:
     """Every row n times, [B n, k] of [B, k]"""
     return x.unsqueeze(-2).expand(*x.shape[:-1], n, x.shape[-1]).flatten(-3, -2)

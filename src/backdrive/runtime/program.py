@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..backends.llvm_cpu.target import host
 from ..model.parameters import RIGID_PARAMETERS, SOFT_PARAMETERS
+from ..physics.clipping import NORMS
 from ..physics.constraints.forces import FORCE
 from ..physics.constraints.tables import constraint_tables
 from ..physics.kernels import KernelOptions, KernelStore
@@ -123,6 +124,7 @@ class Program:
             "nv": model.nv, "nu": model.nu, "nwrench": 6 * model.nlink, "nconst": len(model.constants),
             "npose": model.nlink * sum(POSE), "ngain": model.nu * 2 * model.nv, "njacobian": 2 * model.nv + model.nu,
             "nstatus": STATUS[-1] if self.sparse is not None else status_size(self.scheme, tables is not None),
+            "nnorm": NORMS,
             "nsolution": 0 if tables is None else self.scheme.solutions * model.nv,
         }  # fmt: skip
         if tables is not None:  # every slot for a contact, and every other row

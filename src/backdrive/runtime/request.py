@@ -10,13 +10,14 @@ import torch
 from torch import Tensor
 
 from ..schema.signatures import DIFFERENTIABLE, Argument, Role, RolloutSettings, Signature
+from .clip import Clip
 from .program import Program
 
 if TYPE_CHECKING:
     from .closed_loop.network import Network
 
 Leads = dict[str, tuple[int, ...]]
-"""The lengths of the axes before the last, by their symbols in one word: "", "B", "TB", "SB"."""
+"""The lengths of the axes before the last, by their symbols in one word: "", "B", "TB", "SB", "DB"."""
 
 _OPERATORS = {signature.form: signature for signature in DIFFERENTIABLE}
 
@@ -52,7 +53,8 @@ class Request:
     """A call of a form; it is not changed.
 
     names: of the tensors that are given, in their order. parameters: names of the model's parameters from which the
-    constants were assembled, separated by commas. network: of a policy that the kernel evaluates.
+    constants were assembled, separated by commas. network: of a policy that the kernel evaluates. clip: of a rollout
+    whose backward pass limits the cotangents of states.
     """
 
     program: Program
@@ -61,6 +63,7 @@ class Request:
     parameters: str = ""
     settings: RolloutSettings | None = None
     network: Network | None = None
+    clip: Clip | None = None
 
     @staticmethod
     def parse(form: str, names: str, program: int, parameters: str, settings: Sequence[int]) -> Request:
@@ -96,7 +99,7 @@ class Request:
         """
         return [
             (bar, primal)
-            for bar, primal in zip(self.adjoint().writes, self.signature.reads, strict=True)
+            for bar, primal in zip(self.adjoint().writes, self.signature.reads)
             if not bar.optional or (primal.name in names if primal.paired else bar.name in wanted)
         ]
 
@@ -123,7 +126,9 @@ class Request:
             raise ValueError(f"backdrive {form}: {first.name} must be a tensor with a batch, got {found}")
         batch, settings = x.shape[-2], self.settings
         if settings is not None:
-            return {"": (), "B": (batch,), "TB": (settings.steps, batch), "SB": (settings.segments, batch)}
+            hold = 1 if self.network is None else self.network.policy.hold
+            lengths = {"T": settings.steps, "S": settings.segments, "D": -(-settings.steps // hold)}
+            return {"": (), "B": (batch,)} | {f"{axis}B": (length, batch) for axis, length in lengths.items()}
         return {"": (), "B": (batch,), "TB": (x.shape[0], batch)}
 
     def result_shapes(self, leads: Leads) -> dict[str, tuple[int, ...]]:

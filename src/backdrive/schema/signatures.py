@@ -7,6 +7,7 @@ Axes are symbols:
 
     B    environments of the batch
     T    steps of a rollout, or times at which states are given
+    D    decisions of a policy, each of which holds for some steps
     S    segments of a rollout: parts of `every` steps, of which only the first state is kept (`Checkpoint`)
 
 and sizes of the model: those of the state (`state.STATE`), and
@@ -16,7 +17,9 @@ and sizes of the model: those of the state (`state.STATE`), and
     npose      numbers of all links' poses    nforce     numbers of all constraints' forces
     ngain      nu rows of 2 nv feedback gains            njacobian  2 nv + nu, a row of a step's Jacobian
     ninput     inputs of a policy             nweight    its weights, with their padding
+    nneuron    its neurons, with their padding
     nsolution  numbers that a step's solver found, from which its adjoint starts
+    nnorm      numbers that tell how the adjoint of a step was clipped
 """
 
 from __future__ import annotations
@@ -182,8 +185,12 @@ def _adjoint(
     reads += [a.cotangent() for a in forward.writes if a.role is Role.OUTPUT]
     for name, residual in residuals:
         reads.insert([a.name for a in reads].index(name) + 1, residual)
-    writes = tuple(a.cotangent() for a in forward.reads)
-    return Signature(form, tuple(reads), writes, integers, forward.integrates)
+    writes = [a.cotangent() for a in forward.reads]
+    if forward.rollout:
+        writes.append(_NORMS)
+    if "weights" in forward.arguments:
+        writes += _NEURONS
+    return Signature(form, tuple(reads), tuple(writes), integers, forward.integrates)
 
 
 _CONTROL = Argument("controls", ("B", "nu"), Role.INPUT)
@@ -193,6 +200,11 @@ _WRENCHES = Argument("wrenches", ("T", "B", "nwrench"), Role.INPUT, optional=Tru
 _CONSTANTS = Argument("constants", ("nconst",), Role.PARAMETER, optional=True, batchable=True)
 _STATUS = Argument("status", ("T", "B", "nstatus"), Role.STATUS)
 _SOLUTION = Argument("solution", ("T", "B", "nsolution"), Role.SOLUTION, optional=True)
+_NORMS = Argument("norms", ("T", "B", "nnorm"), Role.STATUS, optional=True)  # of an adjoint that is clipped
+_NEURONS = tuple(
+    Argument(name, ("D", "B", "nneuron"), Role.STATUS, optional=True) for name in ("neurons", "neurons_bar")
+)
+"""Of a policy whose weights get their gradient from these, as products of matrices."""
 _LAST = _states(role=Role.OUTPUT, prefix="last_")
 _TIMES = _states(("T", "B"))
 
@@ -210,7 +222,8 @@ POLICY_ROLLOUT = Signature(
     "policy_rollout",
     (
         *_states(),
-        Argument("inputs", ("T", "B", "ninput"), Role.INPUT, optional=True),
+        Argument("inputs", ("D", "B", "ninput"), Role.INPUT, optional=True),
+        Argument("noise", ("D", "B", "nu"), Role.INPUT, optional=True),
         Argument("weights", ("nweight",), Role.PARAMETER),
         _WRENCHES,
         _CONSTANTS,

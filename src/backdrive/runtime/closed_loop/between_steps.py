@@ -9,10 +9,12 @@ import torch
 from torch import Tensor
 
 from ...model import State
+from ...policy import MLP
 from ..autograd import first_only
 from ..call import Call
 from ..residuals import zeros
 from ..result import RolloutResult
+from .observing import observe
 from .stepper import Loop, OneStep, Stepper, step_vjp
 
 
@@ -42,6 +44,27 @@ def between_steps(call: Call, loop: Loop, policy: Callable[[State, int], Tensor]
     return RolloutResult(path, tuple(state), stepper.status), _Rows.apply(stepper.controls, *controls)
 
 
+def deciding(
+    call: Call, loop: Loop, policy: MLP, inputs: Tensor | None, noise: Tensor | None
+) -> Callable[[State, int], Tensor]:
+    """A network as a function of state and time. inputs [D, B, k], noise [D, B, nu]: of its D decisions."""
+    held: list[Tensor] = []
+
+    def function(state: State, t: int) -> Tensor:
+        if t % policy.hold == 0:
+            number, rows = t // policy.hold, [x.unsqueeze(0) if call.unbatched else x for x in state]
+            seen = [observe(loop.program, rows, policy.sensors, loop.constants, loop.parameters)]
+            x = torch.cat([*seen, *([] if inputs is None else [inputs[number]])], -1)
+            if loop.clip is not None:  # as in kernels: those of an environment that is lost reach no weight
+                x = torch.where(torch.isfinite(x), x, 0.0)
+            push = None if noise is None else noise[number].to(policy.dtype)
+            u = policy(x.to(policy.dtype), push).to(loop.program.dtype)
+            held[:] = [u.squeeze(0) if call.unbatched else u]
+        return held[0]
+
+    return function
+
+
 class _Step(torch.autograd.Function):
     """A step of a `Stepper`: its results are in the stepper's arrays. tensors: state, control, wrench, constants."""
 
@@ -53,6 +76,7 @@ class _Step(torch.autograd.Function):
         ctx.solution = None if stepper.solution is None else stepper.solution[t]
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
+        ctx.clip, ctx.t = stepper.loop.clip, t
         return tuple([path[t + 1].detach() for path in stepper.path])
 
     @staticmethod
@@ -63,7 +87,11 @@ class _Step(torch.autograd.Function):
             return (None,) * (2 + len(ctx.saved_tensors))
         step = OneStep(ctx.program, tuple(state), control, wrench, constants, ctx.parameters, ctx.solution)
         bars = [zeros(x.shape, x.dtype) if bar is None else bar for bar, x in zip(last_bars, state)]
+        if ctx.clip is not None:
+            bars = ctx.clip.limited(ctx.t, bars)
         found = step_vjp(step, bars, want_constants=ctx.needs_input_grad[-1])
+        if ctx.clip is not None:
+            found = found.kept(ctx.clip, ctx.t)
         return None, None, *found.state, found.control, found.wrench, found.constants
 
 

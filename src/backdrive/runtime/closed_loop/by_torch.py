@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...policy import MLP, View
+from ...policy import MLP, TORCH_ACTIVATIONS, View
 from ...schema.signatures import POSES
 from ...schema.state import NAMES
 from .. import execute, quick
@@ -130,10 +130,13 @@ class _BackwardPass:
     def _chunk(self, start: int, end: int) -> None:
         """Back over the steps from `start` to `end`, whose neurons are computed again, all at once."""
         settings, kinds = self.loop.settings, self.policy.policy.kinds()
-        neurons = [_observations(self.loop, self.policy, self.path, slice(start, end))]
+        observed = _observations(self.loop, self.policy, self.path, slice(start, end))
+        if self.loop.clip is not None:  # as in kernels: those of an environment that is lost reach no weight
+            observed = observed.nan_to_num(0.0, 0.0, 0.0)
+        neurons = [observed]
         for (W, b), kind in zip(self.layers, kinds, strict=True):
             y = torch.nn.functional.linear(neurons[-1], W, b)
-            neurons.append(y if kind == "linear" else y.tanh_() if kind == "tanh" else y.relu_())
+            neurons.append(y if kind == "linear" else TORCH_ACTIVATIONS[kind](y))
         deltas = [torch.empty_like(y) for y in neurons[1:]]
         for t in range(end - 1, start - 1, -1):
             if settings.truncate and (t + 1) % settings.truncate == 0 and t + 1 < settings.steps:
@@ -150,8 +153,12 @@ class _BackwardPass:
     def _step(self, t: int, neurons: list[Tensor], deltas: list[Tensor]) -> None:
         """Back over step t; fills deltas [B, n], the cotangents of W x of the layers."""
         solution = None if self.solution is None else self.solution[t]
-        step = self.loop.at(t, [x[t] for x in self.path], self.controls[t], solution)
+        step, clip = self.loop.at(t, [x[t] for x in self.path], self.controls[t], solution), self.loop.clip
+        if clip is not None:
+            self.state_bar = clip.limited(t, self.state_bar)
         found = step_vjp(step, self.state_bar, self.want_constants)
+        if clip is not None:
+            found = found.kept(clip, t)
         self.state_bar, bar = list(found.state), found.control
         if self.wrenches_bar is not None and found.wrench is not None:
             self.wrenches_bar[t] = found.wrench
@@ -165,6 +172,8 @@ class _BackwardPass:
                 torch.mul(bar, 1.0 - y * y, out=delta)
             elif kind == "relu":
                 torch.mul(bar, y > 0.0, out=delta)
+            elif kind == "elu":
+                torch.mul(bar, torch.where(y > 0.0, 1.0, 1.0 + y), out=delta)
             else:
                 delta.copy_(bar)
             bar = delta @ W

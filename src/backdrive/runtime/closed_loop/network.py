@@ -7,10 +7,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
 from torch import Tensor
 
-from ...physics.policy import PolicySignature
-from ...policy import MLP, View, network_table, watched_poses
+from ...physics.policy import HEAD, LAYER, ROWS, LayerRecord, NetworkHead, PolicyForm, PolicySignature
+from ...policy import MLP, OUTPUTS, View, network_table, watched_poses
 from ...schema.signatures import POLICY_ROLLOUT
 from ...schema.state import NAMES, state_names
 from .. import autograd
@@ -24,39 +25,67 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """An MLP as kernels see it. view: the observations of its sensors. ninput: inputs of the rollout that it sees."""
+    """An MLP as kernels see it. view: the observations of its sensors. ninput: inputs of the rollout that it sees.
+    shaped: whether there is more to it than layers."""
 
     program: Program
     policy: MLP
     view: View
     ninput: int
     parameters: str  # names of the model's parameters that are given at run time, separated by commas
+    shaped: bool
 
     @functools.cached_property
     def sizes(self) -> dict[str, int]:
         """Of the arguments that only kernels with a network have."""
-        return {"ninput": self.ninput, "nweight": self.policy.table_size}
+        sizes = {"ninput": self.ninput, "nweight": self.policy.table_size(self.shaped)}
+        return sizes | {"nneuron": self._table()[1]}
+
+    def _table(self) -> tuple[np.ndarray, int]:
+        """See `network_table`."""
+        policy, known = self.policy, self.program.seen
+        key = (policy.sensors, self.ninput, policy.sizes, *policy.kinds(), policy.bias, self.shaped, policy.hold)
+        if key not in known:
+            known[key] = network_table(policy, self.view, self.ninput, sum(self.program.state_sizes), self.shaped)
+        return known[key]
 
     def kernel_values(self, weights: Tensor) -> dict[str, int]:
         """Addresses and sizes of the network's tables."""
-        policy, known = self.policy, self.program.seen
-        key = (policy.sensors, self.ninput, policy.sizes, *policy.kinds(), policy.bias)
-        if key not in known:
-            known[key] = network_table(policy, self.view, self.ninput, sum(self.program.state_sizes))
-        ints, neurons = known[key]
+        ints, neurons = self._table()
         tables = {"network": ints.ctypes.data, "weights": weights.data_ptr()}
         return tables | {"nneuron": neurons, "nweight": weights.numel(), "ninput": self.ninput}
 
     def signature(self, names: Collection[str]) -> PolicySignature:
         """What a kernel with arguments of these names must know of the network."""
         policy, known = self.policy, self.program.seen
-        given = tuple(name in names for name in ("inputs", "inputs_bar", "weights_bar"))
-        key = (policy.sensors, policy.bias, self.parameters, *given)
+        given = ("inputs" in names, "inputs_bar" in names, "weights_bar" in names or "neurons" in names)
+        form = self._form("noise" in names, "noise_bar" in names) if self.shaped else None
+        key = (policy.sensors, policy.bias, self.parameters, form, *given)
         if key not in known:
             specialised = self.view.poses and self.program.kernels.specializes(self.parameters)
             pairs = watched_poses(policy, self.view) if specialised else None
-            known[key] = PolicySignature(given[0], bool(self.view.poses), pairs, given[1], given[2])
+            known[key] = PolicySignature(given[0], bool(self.view.poses), pairs, given[1], given[2], form)
         return known[key]
+
+    def _form(self, noise: bool, noise_bar: bool) -> PolicyForm:
+        policy = self.policy
+        normalises = policy.normalize or policy.observation_clip is not None
+        return PolicyForm(OUTPUTS[policy.output], normalises, policy.hold > 1, noise, noise_bar)
+
+    def weights_bar(self, neurons: Tensor, neurons_bar: Tensor, noise: Tensor | None) -> Tensor:
+        """The cotangent of the weights, from the neurons of all decisions [D, B, nneuron] and their cotangents."""
+        table, total = self._table()[0], neurons.new_zeros(self.sizes["nweight"])
+        x, bars, head = neurons.flatten(0, 1), neurons_bar.flatten(0, 1), NetworkHead(*table[:HEAD].tolist())
+        for record in table[head.layers : head.layers + head.nlayer * LAYER].reshape(-1, LAYER).tolist():
+            layer = LayerRecord(*record)
+            product = bars[:, layer.y : layer.y + layer.blocks * ROWS].T @ x[:, layer.x : layer.x + layer.columns]
+            place = total[layer.first_weight : layer.first_weight + product.numel()]
+            place.copy_(product.unflatten(0, (-1, ROWS)).transpose(1, 2).flatten())
+        if noise is not None:
+            nu = noise.shape[-1]
+            std_bar = bars[:, head.output : head.output + nu] * noise.flatten(0, 1)
+            total[head.others : head.others + nu] = std_bar.sum(0)
+        return total
 
     def weights_by_name(self) -> dict[str, Tensor]:
         return weights_by_name(self.policy)
@@ -67,12 +96,15 @@ def weights_by_name(policy: MLP) -> dict[str, Tensor]:
     return {f"the policy's {name}": x.detach() for name, x in policy.named_parameters()}
 
 
-def in_kernel(loop: Loop, network: Network, inputs: Tensor | None) -> tuple[RolloutResult, Tensor]:
-    """A rollout, and its controls [T, B, nu]. inputs: [T, B, ninput]."""
-    given = dict(zip(NAMES, loop.state)) | {"inputs": inputs, "weights": network.policy.table()}
+def in_kernel(
+    loop: Loop, network: Network, inputs: Tensor | None, noise: Tensor | None
+) -> tuple[RolloutResult, Tensor]:
+    """A rollout, and its controls [T, B, nu]. inputs: [D, B, ninput], noise: [D, B, nu], of D decisions."""
+    weights = network.policy.table(network.shaped).to(loop.program.dtype)
+    given = dict(zip(NAMES, loop.state)) | {"inputs": inputs, "noise": noise, "weights": weights}
     given |= {"wrenches": loop.wrenches, "constants": loop.constants}
     tensors = {name: x for name, x in given.items() if x is not None}
-    request = Request(loop.program, POLICY_ROLLOUT, tuple(tensors), loop.parameters, loop.settings, network)
+    request = Request(loop.program, POLICY_ROLLOUT, tuple(tensors), loop.parameters, loop.settings, network, loop.clip)
     outputs = autograd.evaluate(request, tensors)
     path, last = (tuple(outputs[name] for name in state_names(prefix)) for prefix in ("path_", "last_"))
     return RolloutResult(path, last, outputs["status"]), outputs["controls"]

@@ -22,16 +22,19 @@ def view(program: Program, sensors: tuple[Sensor, ...]) -> View:
     return program.seen[sensors]
 
 
-def observe(program: Program, state: Sequence[Tensor], sensors: Sequence[Sensor]) -> Tensor:
-    """The observations [B, n] of a state [B, n]."""
+def observe(
+    program: Program, state: Sequence[Tensor], sensors: Sequence[Sensor], constants: Tensor | None = None,
+    parameters: str = "",
+) -> Tensor:  # fmt: skip
+    """The observations [B, n] of a state [B, n]. constants, parameters: see `Loop`."""
     seen = view(program, tuple(tuple(sensor) if isinstance(sensor, list) else sensor for sensor in sensors))
     if not seen.poses:
         return seen.observe(state, None)
-    if not transformed() and not traced():
+    if not transformed() and not traced() and constants is None:
         poses = quick.poses(program, state)
         if poses is not None:
             return _Observe.apply(program, seen, poses, *state)
-    request, tensors = request_of(program, POSES, tuple(x.unsqueeze(0) for x in state), None, "")
+    request, tensors = request_of(program, POSES, tuple(x.unsqueeze(0) for x in state), constants, parameters)
     return seen.observe(state, autograd.evaluate(request, tensors)["out"].squeeze(0))
 
 

@@ -11,6 +11,7 @@ from ...schema.signatures import ONE_STEP, ROLLOUT, RolloutSettings
 from ...schema.state import NAMES, state_names
 from .. import execute, quick
 from ..call import request_of
+from ..clip import Clip
 from ..pages import empty
 from ..program import Program
 from ..report import report_motion
@@ -22,7 +23,7 @@ class Loop(NamedTuple):
     """A rollout whose controls are those of a policy.
 
     state: the start, [B, n] for every field. wrenches: [T, B, 6 nlink]. constants: [nconst] or [B, nconst], None for
-    the model's own; parameters: names of those in them, separated by commas.
+    the model's own; parameters: names of those in them, separated by commas. clip: of the backward pass.
     """
 
     program: Program
@@ -31,6 +32,7 @@ class Loop(NamedTuple):
     constants: Tensor | None
     parameters: str
     settings: RolloutSettings
+    clip: Clip | None = None
 
     def at(self, t: int, state: Sequence[Tensor], control: Tensor, solution: Tensor | None) -> OneStep:
         """Step t, from a state [B, n]."""
@@ -57,6 +59,12 @@ class InputCotangents(NamedTuple):
     control: Tensor
     wrench: Tensor | None
     constants: Tensor | None
+
+    def kept(self, clip: Clip, t: int) -> InputCotangents:
+        """Those of step t, without what is not finite."""
+        *state, control, wrench = clip.kept(t, (*self.state, self.control, self.wrench))
+        assert control is not None
+        return InputCotangents(tuple(x for x in state if x is not None), control, wrench, self.constants)
 
 
 class Stepper:
