@@ -1,0 +1,17 @@
+"""Reinforcement learning that uses the gradient of the physics.
+
+    from backdrive import learn
+
+    agent = learn.SHAC("MuJoCoAnt", num_envs=64)
+    agent.train(seconds=240, progress=True)
+    print(learn.evaluate(agent.policy(), "Ant-v5"))  # in MuJoCo
+
+``import backdrive`` does not load this module: it needs gymnasium (``pip install 'backdrive[learn]'``).
+"""
+
+from .agent import Agent, Diverged
+from .curve import Curve
+from .evaluate import Score, evaluate
+from .shac import SHAC
+
+__all__ = ["SHAC", "Agent", "Curve", "Diverged", "Score", "evaluate"]

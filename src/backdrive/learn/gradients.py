@@ -1,0 +1,53 @@
+"""Bounds for gradients that grow along a motion: chaos makes some of them useless long before they overflow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..model import State
+
+
+@dataclass
+class ClipCount:
+    """How many gradients of states a `clipped` pass backwards saw, clipped, and set to zero for not being finite."""
+
+    seen: int = 0
+    clipped: int = 0
+    not_finite: int = 0
+
+    @property
+    def share(self) -> float:
+        """The share that was clipped."""
+        return self.clipped / max(self.seen, 1)
+
+
+class _Clip(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, v: Tensor, limit: float, count: ClipCount) -> tuple[Tensor, Tensor]:
+        ctx.limit, ctx.count = limit, count
+        return q.view_as(q), v.view_as(v)
+
+    @staticmethod
+    def backward(ctx: Any, q_bar: Tensor, v_bar: Tensor) -> tuple[Tensor | None, ...]:
+        count = ctx.count
+        bars = torch.cat([q_bar, v_bar], -1)
+        finite = torch.isfinite(bars).all(-1, keepdim=True)
+        size = bars.norm(dim=-1, keepdim=True)
+        factor = torch.where(finite, (ctx.limit / size).clamp(max=1.0), 0.0)
+        count.seen += len(bars)
+        count.clipped += int((factor < 1.0).sum())
+        count.not_finite += int((~finite).sum())
+        return (*(torch.where(finite, bar, 0.0) * factor for bar in (q_bar, v_bar)), None, None)
+
+
+def clipped(state: Any, limit: float, count: ClipCount) -> Any:
+    """The same state; backwards, the gradient of (q, v) of each environment is scaled to a norm of at most `limit`.
+
+    A gradient that is not finite becomes 0. state: a `State`, or a snapshot with q, v and more.
+    """
+    q, v = _Clip.apply(state.q, state.v, limit, count)
+    return State(q, v) if isinstance(state, State) else state._replace(q=q, v=v)
