@@ -124,7 +124,8 @@ class SHAC(Agent):
         for optimiser, rate in ((self.actor_step, given.learning_rate), (self.critic_step, given.critic_rate)):
             for group in optimiser.param_groups:
                 group["lr"] = rate * max(1.0 - spent, 0.02)
-        window, counts = self._improve_actor()
+        objective, window, counts = self.objective()
+        self._improve_actor(objective)
         loss = self._improve_critics(window)
         if given.adaptive:
             self._adapt(counts)
@@ -137,8 +138,8 @@ class SHAC(Agent):
             row["return"] = self.mean_return
         return row
 
-    def _improve_actor(self) -> tuple[Window, ClipCount]:
-        """Move for a window, and take a step of the actor along the gradient of its return."""
+    def objective(self) -> tuple[Tensor, Window, ClipCount]:
+        """Move for a window. The sum over all environments of its discounted rewards and of the value of its end."""
         world, given, counts = self.world, self.given, ClipCount()
         observation, window = world.detach(), Window()
         ahead = torch.zeros(world.count)  # discounted rewards since the window or the episode began
@@ -156,7 +157,7 @@ class SHAC(Agent):
                 observation = self._observed(step)
             else:
                 observation = step.observation
-            reward = step.reward.float() + given.entropy * entropy
+            reward = step.reward.to(x.dtype) + given.entropy * entropy
             ahead, weight = ahead + weight * reward, weight * given.discount
             value = self.target(self.normaliser(step.final.detach()))
             window.add(seen, x, reward, torch.where(step.terminated, 0.0, value), step.done | last)
@@ -167,12 +168,14 @@ class SHAC(Agent):
                     value = torch.where(step.terminated, 0.0, value)
                 total = total + torch.where(ends, ahead + weight * value, 0.0).sum()
                 ahead, weight = torch.where(ends, 0.0, ahead), torch.where(ends, 1.0, weight)
-        samples = world.count * self.horizon
+        return total, window, counts
+
+    def _improve_actor(self, objective: Tensor) -> None:
+        samples = self.world.count * self.horizon
         self.actor_step.zero_grad()
-        (-total).backward()
+        (-objective).backward()
         self._descend(self.actor, self.actor_step, samples)
         self.steps += samples
-        return window, counts
 
     def _observed(self, step: Any) -> Tensor:
         """The observations, anew from the state whose gradient is clipped."""
