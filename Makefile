@@ -6,7 +6,7 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-all structure bench scoreboard laikago peers lint docs clean
+.PHONY: help demo test test-slow test-browser test-all structure bench scoreboard laikago peers lint docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
@@ -15,10 +15,13 @@ demo: $(VENV)/.installed-cli ## a chain's mass, learned from the motion of a bal
 	@$(BIN)/backdrive run chain-mass --quick $(ARGS)
 
 test: $(VENV)/.installed-dev ## run the tests, without the long ones (ARGS="-k name" selects)
-	@$(BIN)/python -m pytest -n auto -m "not slow" $(ARGS)
+	@$(BIN)/python -m pytest -n auto -m "not slow and not browser" $(ARGS)
 
 test-slow: $(VENV)/.installed-dev ## run the long tests: campaigns, experiments, training
-	@$(BIN)/python -m pytest -n auto -m slow $(ARGS)
+	@$(BIN)/python -m pytest -n auto -m "slow and not browser" $(ARGS)
+
+test-browser: $(VENV)/.installed-dev ## run the tests of pages, one after another, in a Chromium
+	@$(BIN)/python -m pytest -m browser $(ARGS)
 
 test-all: test test-slow ## run all tests
 

@@ -4,6 +4,7 @@
     python -m benchmarks --quick            all tables, rougher, in a minute or two
     python -m benchmarks --only gradient    one table (repeat for more)
     python -m benchmarks --only agreement   MuJoCo's physics against MuJoCo, in minutes: not among all tables
+    python -m benchmarks --only view        what looking at motions takes: not among all tables
     python -m benchmarks --scoreboard       all tables, and docs/benchmarks.md with its figures from them
     python -m benchmarks --scoreboard --only pile    that part of the page, from a new run; the others stay
 
@@ -33,7 +34,7 @@ SECTIONS = (
     "mujoco",
 )  # fmt: skip
 MODULES = {"mujoco": "mujoco_physics", "agreement": "mujoco_agreement"}  # of sections whose module has another name
-BY_NAME = ("agreement", "derivatives")  # sections that run only if they are named
+BY_NAME = ("agreement", "derivatives", "view")  # sections that run only if they are named
 SHORTER = 0.3  # of the time of a full run: the scoreboard's
 
 

@@ -148,6 +148,8 @@ def run(run: Run) -> None:
     verdict(run, found["backdrive"]["rows"])
     run.file("tables.md").write_text(tables(found, settings.steps), "utf-8")
     draw(run, found, settings.steps)
+    with torch.no_grad():
+        run.film("laikago", world.simulator.rollout(world.start, world.controls[:SETTLED]), speed=0.25)
 
 
 def check_gradients(run: Run, world: World, steps: Sequence[int]) -> None:

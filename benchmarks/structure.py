@@ -45,8 +45,8 @@ SOURCE = Path(__file__).parents[1] / "src" / "backdrive"
 LAYERS = (
     ("ir",), ("backends",), ("schema",), ("model",), ("physics",), ("piles",), ("policy",), ("runtime",),
     (
-        "adjoints", "simulator", "simulator_settings", "trajectory", "contacts", "camera", "gradcheck", "smoothing",
-        "differences", "progress", "threads",
+        "adjoints", "simulator", "simulator_settings", "trajectory", "trajectory_files", "contacts", "camera",
+        "gradcheck", "smoothing", "differences", "progress", "threads",
     ),
     ("control",), ("identify",), ("learn",), ("view",), ("envs",), ("scale",), ("experiments",), ("cli",),
 )  # fmt: skip
@@ -58,7 +58,12 @@ ALLOWED = {"control": ("ir", "backends"), "view": ("schema",)}
 """Internals that a package on the public API uses all the same: control compiles kernels of its own, and view reads the
 outlines of shapes from a model's constants, whose layout is in schema."""
 
-KEYWORDS = {("identify/fitting.py", "fit"), ("model/scene.py", "Scene.add_body"), ("view/animation.py", "animate")}
+KEYWORDS = {
+    ("identify/fitting.py", "fit"),
+    ("model/scene.py", "Scene.add_body"),
+    ("view/pictures.py", "animate"),
+    ("cli/commands.py", "view_world"),
+}
 """Functions of the public API that users call with one to three arguments, and keywords for the rest."""
 PLUG_FOLDERS = ("physics/integrators", "physics/solvers")
 PLUG_NAMES = ("SemiImplicitEuler", "Midpoint", "ProjectedGaussSeidel", "InteriorPoint")

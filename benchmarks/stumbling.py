@@ -12,6 +12,7 @@ import sys
 import time
 
 import torch
+from gymnasium.utils.seeding import np_random
 
 import backdrive as bd
 from backdrive.differences import extrapolate, offsets, slopes
@@ -31,13 +32,13 @@ def errors(simulator: bd.Simulator, env: VectorEnv, seed: int) -> torch.Tensor:
 def errors_for(simulator: bd.Simulator, env: VectorEnv, seed: int, size: float) -> torch.Tensor:
     """[ENVS], against differences of this size: NaN where there is no impact, or a switch."""
     random = torch.Generator().manual_seed(seed)
-    env.reset(seed=seed)
+    state = env.task.start(np_random(seed)[0], ENVS)
 
     def uniform(*shape: int) -> torch.Tensor:
         return 2.0 * torch.rand(*shape, generator=random, dtype=torch.float64) - 1.0
 
     with torch.no_grad():
-        start = simulator.rollout(env.state, 0.6 * uniform(BEFORE, ENVS, 8)).last
+        start = simulator.rollout(state, 0.6 * uniform(BEFORE, ENVS, 8)).last
     controls = 0.3 * uniform(ENVS, STEPS, 8)
     way = torch.randn(ENVS, STEPS, 8, generator=random, dtype=torch.float64)
     way = way / way.flatten(1).norm(dim=1)[:, None, None]

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from helper import arguments, plt, save, written
+from helper import arguments, film, plt, save, written
 from mpl_toolkits.mplot3d.art3d import Poly3DCollection
 from rich.console import Console
 
@@ -101,9 +101,11 @@ def draw(result: dict, picture: Path) -> None:
 
 def main() -> None:
     options, console = arguments(__doc__), Console()
-    picture = options.out / "falling_pile.png"
-    draw(fall(console), picture)
-    written(console, picture)
+    picture, motion = options.out / "falling_pile.png", options.out / "falling_pile.mp4"
+    result = fall(console)
+    draw(result, picture)
+    film(result["path"], motion, forces=False)
+    written(console, picture, motion)
 
 
 if __name__ == "__main__":

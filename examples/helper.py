@@ -33,8 +33,10 @@ def save(figure: Figure, picture: Path) -> None:
 
 
 def film(path: bd.Trajectory, file: Path, **options) -> None:
-    """See `backdrive.view.animate`."""
+    """See `backdrive.view.animate`; of a spatial world also a page for the browser."""
     bd.view.animate(path, file, fps=FPS, **options)
+    if path.model.dim == 3:
+        bd.view.export(path, file.with_suffix(".html"), fps=FPS)
 
 
 def written(console: Console, *files: Path) -> None:

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 import torch
-from helper import arguments, plt, save, written
+from helper import arguments, film, plt, save, written
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -134,13 +134,14 @@ def main() -> None:
     options, console = arguments(__doc__, iterations=(250, "gradient steps")), Console()
     result = learn(options.iterations, console)
     error = ((result["masses"][-1] - TRUE_MASSES) / TRUE_MASSES).abs().max().item()
-    picture = options.out / "learn_arm_masses.png"
+    picture, motion = options.out / "learn_arm_masses.png", options.out / "learn_arm_masses.mp4"
     draw(result, picture)
+    film(result["paths"]["learned"], motion, trail=BODIES[-1:])
     console.print(
         f"{options.iterations} gradients through {BATCH} arms x {STEPS} steps in {result['seconds']:.2f} s; "
         f"largest error of a mass {100 * error:.2f} %"
     )
-    written(console, picture)
+    written(console, picture, motion)
 
 
 if __name__ == "__main__":

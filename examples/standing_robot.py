@@ -12,7 +12,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import torch
-from helper import arguments, plt, save, written
+from helper import arguments, film, plt, save, written
 from rich.console import Console
 
 import backdrive as bd
@@ -50,18 +50,23 @@ def _rod(mass: float, length: float) -> tuple[float, float, float]:
     return (across, across, mass * 0.015**2 / 2)
 
 
-def stand(console: Console) -> dict:
+def drop() -> bd.Trajectory:
+    """The motion, from a few centimetres above the ground."""
     model = build_robot()
-    simulator = bd.Simulator(model, DT)
     pose = torch.tensor(STANCE * 4, dtype=torch.float64)
     start = model.initial_state()
-    start.q[2], start.q[7:] = 0.40, pose  # the feet are a few centimetres above the ground
-    path = simulator.rollout(start, pose.expand(STEPS, model.nu))
+    start.q[2], start.q[7:] = 0.40, pose
+    return bd.Simulator(model, DT).rollout(start, pose.expand(STEPS, model.nu))
+
+
+def stand(console: Console) -> dict:
+    path = drop()
+    model = path.model
     weight = float(model.parameter("mass").sum()) * 9.81
     total = path.contacts.force[-1, :, 2].sum()
     console.print(f"{path}")
     console.print(f"{path.contacts}; they carry {total:.4f} N of a weight of {weight:.4f} N")
-    report = bd.gradcheck(simulator, start, pose.expand(STEPS, model.nu))
+    report = bd.gradcheck(path.simulator, path[0], path.controls)
     console.print(str(report), highlight=False)
     return {"model": model, "path": path, "report": report, "weight": weight}
 
@@ -109,9 +114,11 @@ def draw(result: dict, picture: Path) -> None:
 
 def main() -> None:
     options, console = arguments(__doc__), Console()
-    picture = options.out / "standing_robot.png"
-    draw(stand(console), picture)
-    written(console, picture)
+    picture, motion = options.out / "standing_robot.png", options.out / "standing_robot.mp4"
+    result = stand(console)
+    draw(result, picture)
+    film(result["path"], motion, speed=0.5)
+    written(console, picture, motion)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,8 @@ from .draw import Draw
 from .worlds import World
 
 MAKERS: dict[str, Callable[..., World]] = {
-    "pair": worlds.pair, "heap": worlds.heap, "tree": machines.tree, "loops": machines.loops,
+    "pair": worlds.pair, "heap": worlds.heap, "standing": worlds.standing,
+    "tree": machines.tree, "loops": machines.loops,
 }  # fmt: skip
 
 SOLVERS: dict[str, Callable[[], bd.ProjectedGaussSeidel | bd.InteriorPoint | None]] = {
@@ -58,7 +59,13 @@ class Family:
     @property
     def group(self) -> str:
         """The row of a short table that the family belongs to."""
-        what = {"pair": "free bodies", "heap": "big worlds", "tree": "trees of joints", "loops": "closed loops"}
+        what = {
+            "pair": "free bodies",
+            "heap": "big worlds",
+            "standing": "standing bodies",
+            "tree": "trees of joints",
+            "loops": "closed loops",
+        }
         steps = "float32" if self.single else "exact impacts" if self.impacts else "plain steps"
         return f"{what[self.maker]}, {self.dim}D, {steps}"
 
@@ -79,9 +86,8 @@ class Family:
     @property
     def longest(self) -> int:
         """Steps: machines and heaps that hit in many places are soon chaotic."""
-        return {"pair": 40, "heap": 8, "tree": 15 if self.impacts else 30, "loops": 15 if self.impacts else 30}[
-            self.maker
-        ]
+        machine = 15 if self.impacts else 30
+        return {"pair": 40, "heap": 8, "standing": 40, "tree": machine, "loops": machine}[self.maker]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -125,6 +131,9 @@ def _families() -> Iterator[Family]:
         yield Family("heap", dim, every, "fixed sweeps", "euler")
         yield Family("heap", dim, every, "default", "midpoint")
         yield Family("heap", dim, every, "interior", "euler")
+    for kinds in combinations_with_replacement(("box", "cylinder"), 2):
+        yield Family("standing", 3, kinds, "sweeps", "euler", False)
+        yield Family("standing", 3, kinds, "interior", "midpoint", True)
 
 
 FAMILIES: tuple[Family, ...] = tuple(_families())

@@ -142,3 +142,26 @@ def heap(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) ->
         return np.concatenate(q), np.concatenate(v)
 
     return World(scene, scene.build(), start)
+
+
+def standing(kinds: tuple[str, ...], dim: int, draw: Draw, uniform: bool = False) -> World:
+    """Boxes or upright cylinders that stand on a floor, in 3D: the second pushes the first, fast or slowly.
+
+    uniform: see `pair`.
+    """
+    scene = bd.Scene(dim, gravity=(0.0, 0.0, 0.0 if uniform else -9.81))
+    scene.add_static(bd.HalfSpace(up(dim), 0.0), **material(draw, uniform), name="floor")
+    solids = [add_free(scene, name, kind, draw, uniform) for name, kind in zip("ab", kinds)]
+    sizes = [x.sizes if isinstance(x, bd.Box) else (2.0 * x.radius, 0.0, x.length) for x in solids]
+
+    def start(draw: Draw) -> tuple[np.ndarray, np.ndarray]:
+        angle = draw.between(-3.0, 3.0)
+        along, turn = np.array([np.cos(angle), np.sin(angle), 0.0]), (np.cos(0.5 * angle), 0, 0, np.sin(0.5 * angle))
+        behind = 0.5 * (sizes[0][0] + sizes[1][0]) + draw.spread(1e-5, 1e-2)
+        places = [along * away + [0.0, 0.0, 0.5 * size[2]] for away, size in zip((0.0, -behind), sizes)]
+        speeds = [0.0 if draw.chance(0.3) else draw.spread(1e-3, 3.0) for _ in solids]
+        spins = [0.0 if draw.chance(0.5) else draw.spread(1e-2, 5.0) for _ in solids]
+        v = [np.array([*(speed * along), 0.0, 0.0, spin]) for speed, spin in zip(speeds, spins)]
+        return np.concatenate([np.concatenate([place, turn]) for place in places]), np.concatenate(v)
+
+    return World(scene, scene.build(), start)

@@ -61,8 +61,8 @@ class Simulator(nn.Module):
     physics: "rigid" (default): contacts are rigid, and all arguments below apply; for a MJCF file that moves otherwise
         in MuJoCo, the default warns, unless another argument shows that rigid physics is meant. "mujoco": MuJoCo's own
         soft constraints, integrator and solver with the options of the MJCF file, or with those of a `MuJoCo` object;
-        dt is that of the file unless given, and solver, integrator, impacts, pyramid, bounce_threshold and sparse have
-        no meaning.
+        dt is that of the file unless given, and solver, integrator, impacts, pyramid and bounce_threshold have no
+        meaning.
     solver: for contacts and other constraints, `ProjectedGaussSeidel()` (default) or `InteriorPoint()`; the default of
         the sparse form is ``ProjectedGaussSeidel(iterations=50, tolerance=1e-5, exact=False)``.
     integrator: `SemiImplicitEuler()` (default) or `Midpoint()`.
@@ -81,7 +81,9 @@ class Simulator(nn.Module):
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
         cube. Contacts are solved by Gauss-Seidel sweeps alone, and gradients are those of these sweeps, converged or
         not; or by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution. Steps are plain
-        (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts.
+        (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts. MuJoCo's physics has it
+        from 25 bodies on, with the integrators "euler", "implicit" and "implicitfast", without meshes, media and
+        explicit pairs; results are those of the form for small worlds, to rounding.
 
     The attributes `impacts` and `sparse` hold the choices that "auto" made.
     """
@@ -102,11 +104,11 @@ class Simulator(nn.Module):
         soft = choose(physics, model)
         if soft is not None:
             refuse_rigid(
-                solver=solver, integrator=integrator, impacts=impacts, sparse=sparse,
+                solver=solver, integrator=integrator, impacts=impacts,
                 pyramid=None if pyramid == 4 else pyramid,
                 bounce_threshold=None if bounce_threshold == 0.05 else bounce_threshold,
             )  # fmt: skip
-            impacts = sparse = False
+            impacts = False
             dt = model.timestep if dt is None else dt
         if dt is None:
             raise ValueError("dt must be a positive number of seconds, got None (physics='mujoco' takes the file's)")
@@ -124,7 +126,7 @@ class Simulator(nn.Module):
         self.threads = None if threads is None else operator.index(threads)
         self.specialize, self.nonfinite, self.physics = specialize, nonfinite, physics
         self.impacts = settings.choose_impacts(model)
-        self.sparse = settings.choose_sparse(model, self.impacts)
+        self.sparse = settings.choose_sparse(model, self.impacts, soft)
         self.solver = solver or (SPARSE_SOLVER if self.sparse else ProjectedGaussSeidel())
         self._make_program()
 
@@ -194,10 +196,12 @@ class Simulator(nn.Module):
         outputs = self._evaluate(call, *call.request(ROLLOUT, ONE_STEP, **given))
         return [outputs[name] for name in _LAST]
 
-    def _evaluate(self, call: Call, request: Request, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    def _evaluate(
+        self, call: Call, request: Request, tensors: dict[str, Tensor], keep_steps: bool = False
+    ) -> dict[str, Tensor]:
         """Run a form; inputs that are not finite are reported by the names and places that the user knows."""
         try:
-            return autograd.evaluate(request, tensors)
+            return autograd.evaluate(request, tensors, keep_steps)
         except NotFiniteError:
             call.report()
             raise
@@ -316,10 +320,14 @@ class Simulator(nn.Module):
             jacobians = euler_jacobians if euler else step_jacobians
             at = StepPoint(self._program, self._tangent, call.state, u, call.constants, call.parameters)
             found = None
-            if not self._tangent.quaternions and not self.sparse and plain_call():
+            solves = self._program.solution_size > 0
+            if not self._tangent.quaternions and not solves and not self.sparse and plain_call():
                 found = jacobians(at, call.state[0])  # without turns, it does not matter where the step ends
             if found is None or not _all_finite(*call.state, u, found[0]):  # which the step reports on
-                found = jacobians(at, self._one_step(call, u, None)[0])
+                step = call.request(ROLLOUT, ONE_STEP, controls=u.unsqueeze(0))
+                after = self._evaluate(call, *step, keep_steps=solves)
+                at = at._replace(solution=after["solution"].squeeze(0) if solves else None)
+                found = jacobians(at, after[_LAST[0]])
             A, B = call.finished(*found, dim=0)
         return A, B
 

@@ -10,9 +10,11 @@ import torch
 
 from .model import Model, checks
 from .physics.kernels import has_restitution
+from .physics.soft.settings import SoftSettings
 
 IMPACT_LINKS = 64  # impacts="auto": most links of models whose bounces are exact
 SPARSE_BODIES = 24  # sparse="auto": fewest bodies of worlds that take the sparse form
+SOFT_SPARSE_BODIES = 25  # those with MuJoCo's physics: dense kernels for a model with fewer bodies are faster
 
 FIXED = (
     "model", "dt", "physics", "solver", "integrator", "impacts", "pyramid", "bounce_threshold", "dtype", "threads",
@@ -37,8 +39,7 @@ class SimulatorSettings:
 
     def check(self) -> None:
         dt, pyramid, threshold = self.dt, self.pyramid, self.bounce_threshold
-        if isinstance(dt, bool) or not isinstance(dt, (int, float)) or not (math.isfinite(dt) and dt > 0):
-            raise ValueError(f"dt must be a positive number of seconds, got {dt!r}")
+        checks.in_range(dt, "dt", "a positive number of seconds", lambda x: 0 < x < math.inf)
         if self.dtype not in (torch.float64, torch.float32):
             raise TypeError(f"dtype must be torch.float64 or torch.float32, got {self.dtype}")
         _require_choice("impacts", self.impacts)
@@ -47,9 +48,7 @@ class SimulatorSettings:
         sides = checks.integer(pyramid, "pyramid")
         if sides % 2 or sides < 4:
             raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
-        number = isinstance(threshold, (int, float)) and not isinstance(threshold, bool)
-        if not number or not threshold >= 0:  # nor NaN
-            raise ValueError(f"bounce_threshold must be a speed >= 0 in m/s, got {threshold!r}")
+        checks.in_range(threshold, "bounce_threshold", "a speed >= 0 in m/s", lambda x: x >= 0)
         if self.threads is not None:
             checks.integer(self.threads, "threads")
         _require_choice("specialize", self.specialize)
@@ -66,11 +65,16 @@ class SimulatorSettings:
         few = self.sparse is not True and model.nlink <= IMPACT_LINKS
         return few and has_restitution(model) and self.dtype == torch.float64
 
-    def choose_sparse(self, model: Model, impacts: bool) -> bool:
-        """Whether the form for one big world is taken."""
-        wanted = model.nlink >= SPARSE_BODIES and not impacts if self.sparse == "auto" else bool(self.sparse)
-        reason = _not_sparse(model) if wanted else None
+    def choose_sparse(self, model: Model, impacts: bool, soft: SoftSettings | None = None) -> bool:
+        """Whether the form for one big world is taken; soft: of MuJoCo's physics."""
+        many = model.nlink >= (SPARSE_BODIES if soft is None else SOFT_SPARSE_BODIES)
+        wanted = many and not impacts if self.sparse == "auto" else bool(self.sparse)
+        reason = _not_sparse(model, soft) if wanted else None
         if self.sparse is True and reason is not None:
+            if soft is not None:
+                raise NotImplementedError(
+                    f"sparse=True: MuJoCo's physics has no form for big worlds of this model yet, since {reason}"
+                )
             raise ValueError(f"sparse=True: this model has no sparse form, since {reason}")
         return wanted and reason is None
 
@@ -100,10 +104,11 @@ def _require_choice(name: str, value: bool | str) -> None:
         raise ValueError(f"{name} must be True, False or 'auto', got {value!r}")
 
 
-def _not_sparse(model: Model) -> str | None:
+def _not_sparse(model: Model, soft: SoftSettings | None) -> str | None:
     """Why there is no sparse form; None if there is one."""
+    from .piles.soft.tables import unsupported as unsupported_soft
     from .piles.tables import unsupported
 
     if not model.npair:
         return "nothing can touch in it"
-    return unsupported(model)
+    return unsupported(model) if soft is None else unsupported_soft(model, soft)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -129,6 +132,11 @@ class Trajectory:
         return controls.to(self.q.device)
 
     @property
+    def simulator(self) -> Simulator:
+        """The simulator that made it."""
+        return self._simulator
+
+    @property
     def model(self) -> Model:
         """The model that moved."""
         return self._simulator.model
@@ -150,6 +158,19 @@ class Trajectory:
         """s, [S + 1]"""
         return self.steps.to(self._simulator.dtype) * self._simulator.dt
 
+    def save(self, file: str | os.PathLike[str]) -> None:
+        """Write the motion, its model and simulator to a file (.bd), without rounding: see docs/viewing.md."""
+        from . import trajectory_files
+
+        trajectory_files.save(self, file)
+
+    @classmethod
+    def load(cls, file: str | os.PathLike[str]) -> Trajectory:
+        """The trajectory that ``save`` wrote, on the CPU, with the same bits."""
+        from . import trajectory_files
+
+        return trajectory_files.load(file)
+
     def __len__(self) -> int:
         return len(self.q)
 
@@ -159,7 +180,7 @@ class Trajectory:
             return self.last
         return State(*(x[index] for x in self._path))
 
-    def _states(self, which: slice = slice(None)) -> PathStates:
+    def _states(self, which: slice | list[int] = slice(None)) -> PathStates:
         """Some of the states, with their program and constants."""
         states = tuple(x[which] for x in self._path)
         return PathStates(self._simulator._program, states, self._inputs.constants, self._inputs.parameters)
@@ -176,16 +197,22 @@ class Trajectory:
 
         They are computed on first use, by stepping once more from every state.
         """
+        if self._contacts is None:
+            self._contacts = self.contacts_of(slice(0, self._inputs.settings.steps))
+        return self._contacts
+
+    def contacts_of(self, steps: Sequence[int] | slice) -> Contacts:
+        """The same for some steps, by their numbers: each from the state ``path[step]`` to the next."""
         if self._inputs.settings.every != 1:
             raise ValueError("contact forces need all states: this rollout kept only some (adjoint=Checkpoint(...))")
         simulator, inputs = self._simulator, self._inputs
-        if self._contacts is None and simulator.sparse:
-            shapes, numbers = contacts_of_big_world(self._states(slice(-1)), inputs.wrenches)
-            self._contacts = Contacts(self.model, simulator.dt, shapes, numbers, numbers.flatten(-2)[..., :0])
-        if self._contacts is None:
-            numbers = constraint_forces(self._states(slice(-1)), inputs.controls, inputs.wrenches)
-            self._contacts = Contacts.of_all_pairs(simulator, numbers)
-        return self._contacts
+        which = steps if isinstance(steps, slice) else list(steps)
+        wrenches = None if inputs.wrenches is None else inputs.wrenches[which]
+        if simulator.sparse:
+            shapes, numbers = contacts_of_big_world(self._states(which), wrenches)
+            return Contacts(self.model, simulator.dt, shapes, numbers, numbers.flatten(-2)[..., :0])
+        numbers = constraint_forces(self._states(which), inputs.controls[which], wrenches)
+        return Contacts.of_all_pairs(simulator, numbers)
 
     def position(self, body: str) -> Tensor:
         """The origin of a body's frame, m: [S + 1, B, dim], in world axes."""
@@ -210,6 +237,11 @@ class Trajectory:
         """rad/s. 3D: [S + 1, B, 3], in world axes. 2D: [S + 1, B]."""
         spin = self._of_body(2, body)
         return spin if self._simulator.model.dim == 3 else spin[..., 2]
+
+    def _repr_html_(self) -> str | None:
+        """As the last value of a notebook cell: the motion, if what shows it is installed."""
+        page: str | None = importlib.import_module("backdrive.view").inline(self)
+        return page
 
     def __repr__(self) -> str:
         shape = "x".join(str(n) for n in self.q.shape[1:-1])

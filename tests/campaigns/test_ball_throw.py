@@ -118,7 +118,7 @@ def test_the_experiment(tmp_path, monkeypatch):
     monkeypatch.setattr(experiment, "SIGMAS", (3.0,))
     run = quick_run("ball-throw", tmp_path)
     found = run.results
-    assert run.names == {"trajectories.png", "loss.png", "results.json"}
+    assert run.names == {"trajectories.png", "loss.png", "throw.mp4", "throw.html", "results.json"}
     for name in ("gradient", "CMA-ES 3 m/s"):
         counts = [
             found["table"][name][tolerance]["evaluations_by_start"] for tolerance in ("30 cm", "10 cm", "3 cm", "1 cm")

@@ -133,7 +133,7 @@ def test_the_experiment(tmp_path, monkeypatch):
     monkeypatch.setenv("BACKDRIVE_PEERS", os.fspath(tmp_path / "nowhere"))
     run = quick_run("laikago-table", tmp_path / "out")
     found = run.results
-    assert run.names == {"laikago.png", "tables.md", "results.json"}
+    assert run.names == {"laikago.png", "laikago.mp4", "laikago.html", "tables.md", "results.json"}
     row = found["tools"]["backdrive"]["rows"]["50"]
     assert 0 < min(row["forward"]) < min(row["gradient"]) < 1e-3
     assert found["agreement"]["backdrive"]["50"] == {"motion": 0.0, "gradient": 0.0}

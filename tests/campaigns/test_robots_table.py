@@ -66,7 +66,7 @@ def test_the_experiment(tmp_path, monkeypatch, world):
     monkeypatch.setattr(robots_table, "QUICK", robots_table.RobotsTableSettings(0.1, 2, 1))
     monkeypatch.setattr(robots_table, "QuadrupedWorld", lambda generator: world)
     run = quick_run("robots-table", tmp_path)
-    assert run.names == {"seconds.png", "results.json"}
+    assert run.names == {"seconds.png", "robots.mp4", "robots.html", "results.json"}
     checks = run.results["checks"]["1,296"]
     assert checks["values"] < 1e-10 and checks["gradients"] < 1e-10
     table = run.results["table"]

@@ -4,6 +4,7 @@ import pytest
 import torch
 from contact_differences import check_gradients
 from contact_scenes import SHAPES, pair_model, parameters, touching_states
+from differences import weights
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from impact_scenes import INTEGRATORS, Random, run, simulator
@@ -253,3 +254,28 @@ def test_the_sign_of_a_gap_that_rounding_left_does_not_matter(integrator, gap, s
         moved = step(q.detach() + torch.tensor([[1e-11, 0.0, 0.0], [-1e-11, 0.0, 0.0]], dtype=torch.float64))
         slope = (moved[0, k] - moved[1, k]) / 2e-11
         assert gradient[0, 0].item() == pytest.approx(slope.item(), abs=2e-5)
+
+
+def test_a_corner_between_the_floor_and_a_face():
+    """A corner that slides on the floor is hit by the foot of a face that slides, too. The normals of both contacts
+    determine how the corner moves, so that its slip along the face is zero whatever friction does there: rounding must
+    not decide whether the adjoint takes that friction as sliding or sticking."""
+    scene = floor(bd.Scene(2))
+    scene.add_body("block", bd.Polygon([(-0.1, 0.0), (0.5, 0.0), (0.5, 0.3), (0.0, 0.3)]), mass=4.0)
+    scene.add_body("dart", bd.Polygon([(0.0, 0.0), (0.05, 0.2), (-0.2, 0.2)]), mass=0.3)
+    sim = simulator(scene.build(), DT, "midpoint")
+    friction = torch.tensor([0.147019392711363, 0.8556820581277048, 0.7948396314202523], dtype=torch.float64)
+    q = [0.0, -1e-6, 0.0, -0.10674911085533428, -1e-6, -0.10237252628091094]
+    v = [-1.6440032347186517, 0.0, 0.0, -0.08030606104107996, 0.0, 0.0]
+
+    def loss(x):
+        inputs = {"q": x[:, :6], "v": x[:, 6:], "friction": friction.expand(len(x), -1)}
+        path = run(sim, inputs, DT)
+        assert path.status.converged.all() and (path.status.impacts == 4).all() and not path.status.simultaneous.any()
+        return torch.cat(path.last, 1) @ weights(12, seed=5)
+
+    x = torch.tensor([q + v], dtype=torch.float64, requires_grad=True)
+    (gradient,) = torch.autograd.grad(loss(x).sum(), x)
+    moved = 1e-8 * torch.eye(12, dtype=torch.float64)
+    slopes = (loss(x.detach() + moved) - loss(x.detach() - moved)) / 2e-8
+    assert (gradient[0] - slopes).abs().max() <= 1e-6 * slopes.abs().max()

@@ -7,12 +7,14 @@ import torch
 from mujoco_worlds import (
     BALLS,
     COUPLED,
+    GEOMS,
     HEAP,
     LINKED,
     MEDIUM,
     ROPES,
     SERVOS,
     THROWN,
+    heap,
     load,
     materials,
     mujoco_model,
@@ -46,10 +48,10 @@ SLOW = pytest.param("implicit", marks=pytest.mark.slow)
 class Loss:
     """A random linear function of the states after some steps from a state with contacts, with random wrenches."""
 
-    def __init__(self, name: str, options: bd.MuJoCo, seed: int, steps: int = 1) -> None:
+    def __init__(self, name: str, options: bd.MuJoCo, seed: int, steps: int = 1, sparse: bool = False) -> None:
         rng, reference = np.random.default_rng(seed), mujoco_model(name, options)
         self.model = model = load(name)
-        self.simulator = bd.Simulator(model, physics=options)
+        self.simulator = bd.Simulator(model, physics=options, sparse=sparse)
         q, v, u = visited(reference, 60, seed)
         contacts = steps_of_mujoco(reference, q, v, u)[2]
         touching = np.flatnonzero(contacts >= min(2, contacts.max()))
@@ -131,6 +133,33 @@ def test_gradient_of_the_forces_on_a_leg():
 def test_gradient_of_forces(integrator):
     for seed in range(3):
         ForceLoss(zoo(), bd.MuJoCo(integrator=integrator), seed).check()
+
+
+STICKY = 'condim="6" adhesion="0.2" gap="0.01" surfacevel="0 0.1 0 0.2 0 0"'
+HEAPS = [
+    ("pyramidal", "euler", heap(6, geom='margin="0.005"')),
+    pytest.param("elliptic", "implicitfast", heap(6, GEOMS, geom=STICKY), marks=pytest.mark.slow),
+    ("elliptic", "implicit", heap(6).replace("<freejoint/>", '<joint type="free" armature="0.02" damping="0.3"/>')),
+]
+
+
+@pytest.mark.parametrize(("cone", "integrator", "name"), HEAPS)
+def test_gradient_of_a_heap_in_the_form_for_big_worlds(cone, integrator, name):
+    for seed in range(3):
+        options = bd.MuJoCo(cone=cone, integrator=integrator)
+        Loss(name, options, seed, steps=2, sparse=True).check()
+        ForceLoss(name, options, seed, sparse=True).check()
+
+
+@pytest.mark.parametrize(("cone", "integrator", "name"), HEAPS)
+def test_both_forms_of_a_heap_have_the_same_gradient(cone, integrator, name):
+    options, found = bd.MuJoCo(cone=cone, integrator=integrator), []
+    for sparse in (True, False):
+        loss = Loss(name, options, seed=5, steps=3, sparse=sparse)
+        leaves = {x: value.clone().requires_grad_() for x, value in loss.values.items()}
+        found.append(torch.autograd.grad(loss(**leaves)[0], list(leaves.values())))
+    for name, big, small in zip(leaves, *found, strict=True):
+        assert float((big - small).norm()) <= 1e-9 * (1.0 + float(small.norm())), name
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ import torch
 from contact_scenes import INTEGRATORS, SHAPES, SOLVERS, ground, rolled
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from mujoco_worlds import load
 from torch import Tensor
 
 import backdrive as bd
@@ -103,6 +104,71 @@ def test_however_a_motion_is_computed(dim, integrator, solver, impacts, seed):
         assert_same(motion(sim, inputs, bd.Checkpoint(every)), right)
     # The gradient of a parameter is a sum over steps, which torch rounds otherwise than a kernel does.
     assert_same(motion(sim, inputs, loop=True), right, besides=("gradient of mass",))
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    "integrator", ["rk4", *(pytest.param(x, marks=pytest.mark.slow) for x in ("euler", "implicitfast"))]
+)
+def test_however_mujocos_physics_is_computed(integrator):
+    """Adjoints start from the solutions of the constraints that the steps have found, or that are found again."""
+    rng, options = np.random.default_rng(3), bd.MuJoCo(integrator=integrator)
+    model = load("hopper")
+    sim, inputs = bd.Simulator(model, physics=options, threads=1), random_inputs(rng, model)
+    right = motion(sim, inputs)
+    alone = torch.tensor([rng.integers(ENVIRONMENTS)])
+    crowd = torch.tensor(rng.integers(ENVIRONMENTS, size=CROWD))
+    assert_same(motion(sim, chosen(inputs, alone)), chosen(right, alone))
+    assert_same(motion(bd.Simulator(model, physics=options, threads=2), chosen(inputs, crowd)), chosen(right, crowd))
+    for every in (5, STEPS):
+        assert_same(motion(sim, inputs, bd.Checkpoint(every)), right)
+    assert_same(motion(sim, inputs, loop=True), right, besides=("gradient of mass",))
+    forgetful = bd.Simulator(model, physics=options, threads=1)
+    forgetful._program.solution_size = 0  # the adjoint solves the constraints again, to rounding
+    for name, x in motion(forgetful, inputs).items():
+        torch.testing.assert_close(x, right[name], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_short_calls_of_mujocos_physics():
+    """Steps, rollouts, policies and torch.func, without parameters: each has its own way to keep solutions."""
+    rng, model = np.random.default_rng(4), load("hopper")
+    sim, inputs = bd.Simulator(model, physics="mujoco", threads=1), random_inputs(rng, model)
+    q, v, controls = inputs["q"], inputs["v"], inputs["controls"].transpose(0, 1)
+
+    def last_speeds(v: Tensor, way: str) -> Tensor:
+        state = bd.State(q, v)
+        if way == "steps":
+            for u in controls:
+                state = sim.step(state, u)
+            return state.v.square().sum()
+        given = {"policy": lambda state, t: controls[t], "steps": STEPS} if way == "policy" else {"controls": controls}
+        return sim.rollout(state, **given).last.v.square().sum()
+
+    def gradient(way: str) -> Tensor:
+        leaf = v.clone().requires_grad_()
+        return torch.autograd.grad(last_speeds(leaf, way), leaf)[0]
+
+    right = gradient("rollout")
+    for way in ("steps", "policy"):
+        assert torch.equal(gradient(way), right)
+    assert torch.equal(torch.func.grad(lambda v: last_speeds(v, "rollout"))(v), right)
+
+
+BALL = """<mujoco><option timestep="0.005" integrator="RK4"/><worldbody><geom type="plane" size="5 5 1"/>
+  <body pos="0 0 0.1"><freejoint/><geom type="sphere" size="0.1" mass="1"/></body></worldbody></mujoco>"""
+
+
+def test_contacts_that_end_within_a_step():
+    """A stage without contacts is free of what the stage before found, also beside environments that have some."""
+    rng, model, batch = np.random.default_rng(0), bd.load(BALL), 256
+    sim, start = bd.Simulator(model, physics="mujoco", threads=1), model.initial_state(batch)
+    q, v = start.q.clone(), start.v + torch.tensor(rng.normal(size=start.v.shape))
+    q[:, 2] += 0.003 * torch.tensor(rng.uniform(-1.0, 1.0, size=batch))
+    right = sim.rollout(bd.State(q, v), steps=4).last
+    for k in range(batch):
+        alone = sim.rollout(bd.State(q[k], v[k]), steps=4).last
+        assert torch.equal(alone.q, right.q[k]) and torch.equal(alone.v, right.v[k])
 
 
 # ------------------------------------------------------------------------------------------ several solutions

@@ -68,6 +68,21 @@ def pile(worlds: int) -> Callable[[], object]:
     return lambda: sim.rollout(start, steps=100_000)
 
 
+def crowd() -> Callable[[], object]:
+    """Fast bodies of very different masses: a step takes all of its budget."""
+    scene = bd.Scene(dim=2)
+    for normal, offset in (((0, 1), 0), ((1, 0), -1), ((-1, 0), -1), ((0, -1), -2)):
+        scene.add_static(bd.HalfSpace(normal, offset), restitution=1.0, friction=1.0)
+    for k in range(24):
+        position, shape = (-0.9 + 0.25 * (k % 8), 0.12 + 0.25 * (k // 8)), bd.Box(0.2, 0.2) if k % 2 else bd.Circle(0.1)
+        scene.add_body(f"{k}", shape, mass=10.0 ** (k % 7 - 3), position=position, restitution=1.0, friction=1.0)
+    model = scene.build()
+    sim, start = bd.Simulator(model, dt=1 / 60, impacts=True, sparse=False, threads=1), model.initial_state()
+    sim.step(start)
+    v = 30.0 * torch.randn(8, model.nv, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    return lambda: sim.rollout(bd.State(start.q.expand(8, -1), v), steps=1000)
+
+
 def plan() -> Callable[[], object]:
     from backdrive.control import ILQR, Cost, optimize
 
@@ -93,6 +108,7 @@ CALLS = {
     "one step of a big batch": big_batch,
     "pile": lambda: pile(1),
     "piles": lambda: pile(3),
+    "crowd": crowd,
     "plan": plan,
     "policy": policy,
 }

@@ -154,6 +154,27 @@ def materials(pairs: bool = True) -> str:
 </worldbody>{explicit if pairs else ""}</mujoco>"""
 
 
+GEOMS = ("box", "sphere", "capsule", "cylinder", "ellipsoid")
+
+
+def heap(count: int, kinds: tuple[str, ...] = GEOMS[:3], seed: int = 0, geom: str = "", option: str = "") -> str:
+    """Free bodies of 12 to 20 cm that fall between walls onto the ground; geom: attributes of all of them."""
+    rng, side, bodies = np.random.default_rng(seed), max(1, round(0.8 * count ** (1 / 3))), []
+    for i in range(count):
+        place = np.array([i % side - (side - 1) / 2, i // side % side - (side - 1) / 2, i // side**2 + 0.6])
+        x, y, z = 0.21 * place + 0.01 * rng.normal(size=3)
+        a, b, c = rng.uniform(0.06, 0.1, 3)
+        kind, turn = kinds[i % len(kinds)], "{} {} {}".format(*rng.uniform(0.0, 360.0, 3))
+        size = {"sphere": f"{a}", "capsule": f"{0.7 * a} {0.7 * b}", "cylinder": f"{a} {b}"}.get(kind, f"{a} {b} {c}")
+        shape = f'<geom type="{kind}" size="{size}" friction="{rng.uniform(0.4, 0.9)} 0.01 0.001" {geom}/>'
+        bodies.append(f'<body pos="{x} {y} {z}" euler="{turn}"><freejoint/>{shape}</body>')
+    half, plane = 0.105 * side + 0.1, '<geom type="plane" size="5 5 1" pos="{} {} 0" zaxis="{} {} {}"/>'
+    walls = [plane.format(x * half, y * half, -x, -y, 0) for x, y in ((1, 0), (-1, 0), (0, 1), (0, -1))]
+    ground = plane.format(0, 0, 0, 0, 1)
+    inside = "".join((ground, *walls, *bodies))
+    return f"<mujoco><option {option}/><worldbody>{inside}</worldbody></mujoco>"
+
+
 THROWN = """<mujoco><option timestep="0.01" integrator="implicitfast"/><worldbody><geom type="plane" size="5 5 1"/>
  <body pos="0 0 0.3" euler="20 30 10"><freejoint/><geom type="box" size="0.03 0.05 0.1"/>
   <body pos="0 0 0.1"><geom type="capsule" size="0.02 0.03" contype="0" conaffinity="0"/></body></body>

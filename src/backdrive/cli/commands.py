@@ -6,6 +6,7 @@ import importlib.util
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,12 +20,12 @@ except ImportError as error:
     raise SystemExit("the command line needs typer and rich: pip install 'backdrive[cli]'") from error
 
 if TYPE_CHECKING:
-    from .. import Simulator, State
+    from .. import Simulator, State, Trajectory
 
 FAILED, WRONG_USE, INCONCLUSIVE, INTERRUPTED = 1, 2, 3, 130  # exit codes
 
 app = typer.Typer(
-    help="Differentiable physics: run the papers' experiments, film planar worlds, check gradients.",
+    help="Differentiable physics: run the papers' experiments, show worlds, check gradients.",
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich",
 )  # fmt: skip
 console = Console()
@@ -108,33 +109,104 @@ def run_experiment(
 
 @app.command("view")
 def view_world(
-    world: World,
-    out: Annotated[
-        Path | None, typer.Option(help="File of the film, .mp4 or .gif.", show_default="results/WORLD.mp4")
+    world: Annotated[
+        Path,
+        typer.Argument(help="A MJCF or URDF file, a scene (.json), or a saved motion (.bd).", show_default=False),
+    ],
+    film: Annotated[
+        Path | None,
+        typer.Option("--film", "--out", help="Write a film, .mp4 or .gif.", show_default="results/WORLD.mp4"),
     ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that opens in any browser, .html.")] = None,
+    live: Annotated[bool, typer.Option("--live", help="Show it in the browser, in real time.")] = False,
     seconds: Annotated[float, typer.Option(help="Simulated time, s.")] = 5.0,
     state: Start = None,
     dt: Step = None,
+    physics: Annotated[str | None, typer.Option(help="rigid or mujoco (of MJCF files).", show_default="rigid")] = None,
     impacts: Impacts = None,
     fps: Annotated[float, typer.Option(help="Frames per second.")] = 30.0,
     speed: Annotated[float, typer.Option(help="Playback speed: 1 is real time, 0.1 ten times slower.")] = 1.0,
     trail: Annotated[list[str] | None, typer.Option(help="Draw the trail of this body; may be repeated.")] = None,
+    camera: Annotated[str | None, typer.Option(help="A camera of the file.", show_default="one that shows all")] = None,
+    track: Annotated[str | None, typer.Option(help="A body that the camera follows.")] = None,
+    renderer: Annotated[str | None, typer.Option(help="opengl or software.", show_default="what works")] = None,
 ) -> None:
-    """Simulate a planar world without controls, and write a film of it."""
+    """Show a world, simulated without controls, or a saved motion: as a film, as a page, or live in the browser."""
+    given = {"camera": camera, "track": track, "renderer": renderer}
+    film_options: dict[str, Any] = {"fps": fps, "speed": speed, "trail": trail or ()}
+    film_options |= {name: value for name, value in given.items() if value is not None}
+    files = ViewFiles(film, html, live, world)
     with _errors():
+        files.check()
+        if world.suffix.lower() == ".bd":
+            from .. import Trajectory
+
+            if state or dt or physics or impacts is not None:
+                raise ValueError(f"{world} is a motion: --state, --dt, --physics and --impacts are for worlds")
+            _show_path(Trajectory.load(world), files, film_options)
+            return
         from .. import view
         from ..model import checks
 
-        simulator, start = _prepare(world, state, dt, impacts)
+        simulator, start = _prepare(world, state, dt, impacts, physics)
         steps = math.ceil(checks.number(seconds, "seconds", low=0.0, strict=True) / simulator.dt - 1e-9)
-        film = out or Path("results") / world.with_suffix(_film_suffix()).name
-        path = simulator.rollout(start, steps=steps)
-        console.print(f"{path}")
-        animation = view.animate(path, fps=fps, speed=speed, trail=trail or ())
+        stage = view.Staging.of(simulator, start)
+        if files.film is not None:
+            view.animate(stage, **film_options)  # refuses what it cannot show, before anything is simulated
+        if live:
+            view.show(simulator, start)
+        if files.film is not None or html is not None:
+            _show_path(simulator.rollout(start, steps=steps), replace(files, live=False), film_options)
+
+
+@dataclass(frozen=True)
+class ViewFiles:
+    """Where ``backdrive view`` shows: files, or (`live`) in the browser; by default in a film named as the world."""
+
+    given: Path | None
+    html: Path | None
+    live: bool
+    world: Path
+
+    @property
+    def film(self) -> Path | None:
+        if self.given is not None or self.html is not None or self.live:
+            return self.given
+        return Path("results") / self.world.with_suffix(_film_suffix()).name
+
+    def check(self) -> None:
+        """Raise if one of them is of a wrong kind, or what makes it is not installed."""
+        from ..view import backends, video
+
+        if not self.world.is_file():
+            raise FileNotFoundError(f"no such file: {self.world}")
+        if self.film is not None and self.film.suffix.lower() not in video.FORMATS:
+            raise ValueError(f"an animation is a .mp4 or a .gif file, got {str(self.film)!r}")
+        if self.html is not None:
+            if self.html.suffix.lower() not in (".html", ".htm"):
+                raise ValueError(f"a page is a .html file, got {str(self.html)!r}")
+            backends.find("page")
+        if self.live:
+            backends.find("browser")
+
+
+def _show_path(path: Trajectory, files: ViewFiles, film_options: dict[str, Any]) -> None:
+    from .. import view
+
+    console.print(f"{path}", highlight=False, markup=False)
+    written = []
+    if files.film is not None:
+        animation = view.animate(path, **film_options)
         with _progress() as bar:
             task = bar.add_task("frames", total=len(animation))
-            animation.save(film, lambda done, total: bar.update(task, completed=done))
-    _list_files([film])
+            animation.save(files.film, lambda done, total: bar.update(task, completed=done))
+        written.append(files.film)
+    if files.html is not None:
+        view.export(path, files.html)
+        written.append(files.html)
+    _list_files(written)
+    if files.live:
+        view.show(path)
 
 
 @app.command("gradcheck")
@@ -167,12 +239,16 @@ def check_gradients(
     raise typer.Exit({Verdict.AGREES: 0, Verdict.WRONG: FAILED, Verdict.INCONCLUSIVE: INCONCLUSIVE}[report.verdict])
 
 
-def _prepare(world: Path, state: Path | None, dt: float | None, impacts: bool | None) -> tuple[Simulator, State]:
+def _prepare(
+    world: Path, state: Path | None, dt: float | None, impacts: bool | None, physics: str | None = None
+) -> tuple[Simulator, State]:
     """The simulator of a world file, and the initial state."""
     from .. import Simulator, State, load
 
     model = load(world)
     given: dict[str, Any] = {} if impacts is None else {"impacts": impacts}
+    if physics is not None:
+        given["physics"] = physics
     simulator = Simulator(model, model.timestep or 1 / 240 if dt is None else dt, **given)
     return simulator, model.initial_state() if state is None else State.load(state)
 

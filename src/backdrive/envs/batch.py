@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,12 +21,12 @@ NUMPY: dict[torch.dtype, Any] = {torch.float64: np.float64, torch.float32: np.fl
 
 @dataclass(frozen=True)
 class BatchStep:
-    """The result of a step of all environments: observation [B, n], reward [B] and its terms, terminated bool [B], and
-    the motion."""
+    """The result of a step of all environments: observation [B, n], reward [B], info with its terms, terminated bool
+    [B], and the motion."""
 
     observation: Tensor
     reward: Tensor
-    terms: dict[str, Tensor]
+    info: dict[str, Tensor]
     terminated: Tensor
     path: Trajectory
 
@@ -52,19 +53,20 @@ class Batch:
         actions = spaces.Box(task.action_low.astype(np.float32), task.action_high.astype(np.float32), dtype=np.float32)
         return spaces.Box(-np.inf, np.inf, (size,), dtype=NUMPY[self.dtype]), actions
 
-    def started(self, random: Random, count: int) -> State | Snapshot:
-        """Random initial states, [count, n]."""
-        return self._seen(self.task.start(random, count).to(self.dtype))
+    def started(self, randoms: Sequence[Random]) -> State | Snapshot:
+        """Random initial states, [k, n], each from a generator of its own."""
+        starts = [self.task.start(random, 1) for random in randoms]
+        return self._seen(State(*(torch.cat(x) for x in zip(*starts, strict=True))).to(self.dtype))
 
     def _seen(self, start: State) -> State | Snapshot:
         """A state at which episodes start, with what the sensors see there."""
         return start if self.sensors is None else Snapshot(*start, self.sensors.at_start(start))
 
-    def start(self, random: Random, given: State | None) -> None:
+    def start(self, randoms: Sequence[Random], given: State | None) -> None:
         """Reset all environments, to random initial states or to a given state."""
         model = self.task.model
         if given is None:
-            self.state = self.started(random, self.count)
+            self.state = self.started(randoms)
             return
         if not isinstance(given, State):
             raise TypeError(f"options['state'] must be a backdrive State(q, v), got {type(given).__name__}")
@@ -103,7 +105,9 @@ class Batch:
         self.state = after
         terms = dict(task.reward(before, action, after))
         reward = torch.stack(list(terms.values())).sum(0)
-        return BatchStep(task.observe(after), reward, terms, task.ends(after) | ~finite[:, 0], path)
+        info = dict(task.info(before, action, after))
+        info |= {name: x for term, x in terms.items() if (name := task.info_names.get(term, f"reward_{term}"))}
+        return BatchStep(task.observe(after), reward, info, task.ends(after) | ~finite[:, 0], path)
 
     def action(self, action: Any, batched: bool) -> Tensor:
         """A checked tensor [B, action_size] from an array, a tensor or a list; from [action_size] if not `batched`."""

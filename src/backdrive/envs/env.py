@@ -65,7 +65,7 @@ class Env(gymnasium.Env):
         observation, info = self.reset_torch(seed=seed, options=options)
         if self.render_mode == "human":
             self.render()
-        return observation.detach().numpy().copy(), info
+        return observation.detach().numpy().copy(), {name: _number(x.detach()) for name, x in info.items()}
 
     def step(self, action: Any) -> tuple[np.ndarray, float, bool, bool, dict[str, Any]]:
         with torch.no_grad():
@@ -73,7 +73,7 @@ class Env(gymnasium.Env):
         del info["path"]
         if self.render_mode == "human":
             self.render()
-        numbers = {name: x.item() for name, x in info.items()}
+        numbers = {name: _number(x) for name, x in info.items()}
         return observation.numpy().copy(), reward.item(), bool(terminated), False, numbers
 
     def reset_torch(
@@ -84,16 +84,18 @@ class Env(gymnasium.Env):
         given = (options or {}).get("state")
         if isinstance(given, State):
             given = State(given.q.unsqueeze(0), given.v.unsqueeze(0))
-        self.batch.start(self.np_random, given)
-        return self.batch.observation()[0], {}
+        self.batch.start([self.np_random], given)
+        info = {name: x[0] for name, x in self.task.start_info(self.batch.where()).items()}
+        return self.batch.observation()[0], info
 
     def step_torch(self, action: Any) -> tuple[Tensor, Tensor, bool, bool, dict[str, Any]]:
         """As `step`, with differentiable tensors: observation [n], reward [].
 
-        info: the terms of the reward as tensors, and "path": the `Trajectory` of this step, with its status.
+        info: the terms of the reward and what else the task tells, as tensors, and "path": the `Trajectory` of this
+        step, with its status.
         """
         out = self.batch.step(self.batch.action(action, batched=False))
-        info: dict[str, Any] = {f"reward_{name}": x[0] for name, x in out.terms.items()}
+        info: dict[str, Any] = {name: x[0] for name, x in out.info.items()}
         return out.observation[0], out.reward[0], bool(out.terminated), False, {**info, "path": out.path}
 
     def detach(self) -> None:
@@ -106,7 +108,7 @@ class Env(gymnasium.Env):
             gymnasium.logger.warn("render() does nothing: the environment was made without a render_mode")
             return None
         if self._picture is None:
-            self._picture = Picture(self.batch.simulator, self.task, *self._size)
+            self._picture = Picture(self.task, *self._size)
         now = self.batch.where().detach()
         image = self._picture.of(State(now.q, now.v), 0)
         if self.render_mode == "rgb_array":
@@ -122,3 +124,7 @@ class Env(gymnasium.Env):
         if self._window is not None:
             self._window.close()
         self._picture = self._window = None
+
+
+def _number(x: Tensor) -> Any:
+    return x.numpy().copy() if x.ndim else x.item()

@@ -23,16 +23,27 @@ Range = tuple[float, float]
 RIGID = {"physics": "rigid"}  # Arguments of the simulators.
 
 
-def gymnasium_model(file: str) -> Model:
-    """The model of one of the MJCF files that gymnasium ships."""
+def model_path(file: str) -> Path:
+    """One of the MJCF files that gymnasium ships; or another one, by a path that starts with ".", "/" or "~", as in
+    Gymnasium."""
+    if file.startswith((".", "/", "~")):
+        path = Path(file).expanduser()
+        if not path.is_file():
+            raise FileNotFoundError(f"there is no file {str(path)!r}")
+        return path
     found = importlib.util.find_spec("gymnasium")
     assert found is not None and found.origin is not None  # `backdrive.envs` has imported it.
     path = Path(found.origin).parent / "envs" / "mujoco" / "assets" / file
     if not path.is_file():
         raise FileNotFoundError(f"this version of gymnasium has no {path}: pip install 'gymnasium>=1.0'")
+    return path
+
+
+def gymnasium_model(file: str) -> Model:
+    """The model of a file (`model_path`)."""
     with warnings.catch_warnings():  # Users cannot change gymnasium's files.
         warnings.filterwarnings("ignore", message=".*settotalmass.*")
-        return load(path)
+        return load(model_path(file))
 
 
 def rewarded(

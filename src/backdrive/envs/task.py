@@ -29,6 +29,11 @@ def never(state: State | Snapshot) -> Tensor:
     return torch.zeros(state.batch_shape, dtype=torch.bool)
 
 
+def nothing(*_: Any) -> dict[str, Tensor]:
+    """No entries for info."""
+    return {}
+
+
 class Snapshot(NamedTuple):
     """A state, as the functions of a task with `sensors` get it. data: what these saw in the step before, [B, k]."""
 
@@ -73,6 +78,10 @@ class Task:
     settings: arguments of the `Simulator`, such as its solver.
     sensors: simulator -> `Sensors`. All functions above then get a `Snapshot`, which has q, v and the data of the
         sensors, in place of a state (but `start` returns a State).
+    info: (before, action, after) -> {name: [B] or [B, k]}, what the info of a step has besides the terms of the reward.
+    start_info: state -> the info of a reset.
+    info_names: names that terms of the reward have in info where these are not ``reward_`` and the term's name; None:
+        it is not there.
     limits: the part of the plane that a picture of a planar model shows, (left, right, bottom, top) in m.
     camera: for a spatial model, the position of the camera relative to the first body, m.
 
@@ -93,6 +102,9 @@ class Task:
     control: Callable[[Tensor], Tensor] = unchanged
     settings: Mapping[str, Any] = field(default_factory=dict)
     sensors: Callable[[Simulator], Sensors] | None = None
+    info: Callable[[Any, Tensor, Any], Mapping[str, Tensor]] = nothing
+    start_info: Callable[[Any], Mapping[str, Tensor]] = nothing
+    info_names: Mapping[str, str | None] = field(default_factory=dict)
     limits: tuple[float, float, float, float] | str = "auto"
     camera: tuple[float, float, float] = (0.0, -3.0, 1.0)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,4 +58,9 @@ def find(task: Task | str, options: Mapping[str, Any] | None = None) -> Task:
     if task not in known:
         raise ValueError(checks.unknown("task", task, known))
     module, function = known[task].maker.split(":")
-    return getattr(importlib.import_module(f".{module}", __package__), function)(**(options or {}))
+    maker = getattr(importlib.import_module(f".{module}", __package__), function)
+    names = getattr(maker, "options", None) or tuple(inspect.signature(maker).parameters)
+    for name in options or {}:
+        if name not in names:
+            raise TypeError(f"{task}: {checks.unknown('option', name, names)}")
+    return maker(**(options or {}))

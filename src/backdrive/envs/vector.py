@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import gymnasium
 import numpy as np
 import torch
+from gymnasium.utils import seeding
 from gymnasium.vector import AutoresetMode
 from gymnasium.vector.utils import batch_space
 from torch import Tensor
@@ -15,8 +17,10 @@ from ..model import State, checks
 from ..simulator import Solver
 from .batch import Batch, checked_dtype, put
 from .render import Picture
-from .task import Task
+from .task import Random, Task
 from .tasks import find
+
+Seeds = int | Sequence[int | None] | None
 
 
 class VectorEnv(gymnasium.vector.VectorEnv):
@@ -29,7 +33,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     task, dtype, solver, options: as in `Env`. threads: None: all cores. render_mode: None, or "rgb_array" for a tuple
         of pictures.
 
-    All environments share one seed and one random generator. `step_torch`, `reset_torch` and `detach` are as in `Env`,
+    Every environment has a random generator of its own, seeded as in Gymnasium: ``reset(seed=s)`` gives environment i
+    the seed s + i, a list gives each its own. `step_torch`, `reset_torch` and `detach` are as in `Env`,
     with tensors [num_envs, ...]. No gradient flows through the reset of an environment.
     """
 
@@ -56,6 +61,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.action_space = batch_space(self.single_action_space, num_envs)
         self.autoreset_mode = AutoresetMode(autoreset_mode)
         self.metadata = {**self.metadata, "render_fps": self.task.fps, "autoreset_mode": self.autoreset_mode}
+        self._randoms: list[Random] = []
         self._steps = torch.zeros(num_envs, dtype=torch.int64)  # Steps of the current episodes.
         self._ended = torch.zeros(num_envs, dtype=torch.bool)
         self._size = width, height
@@ -72,30 +78,47 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         now = self.batch.where()
         return State(now.q, now.v)
 
-    def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    def reset(  # Gymnasium's own vector environments take lists of seeds, too
+        self, *, seed: Seeds = None, options: dict[str, Any] | None = None
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Reset all environments. options: {"reset_mask": bool [num_envs]} resets some, {"state": State} sets it."""
+        """Reset all environments. seed: that of the first, the others have the following ones; or a list of all, with
+        None for an environment whose random numbers go on. options: {"reset_mask": bool [num_envs]} resets some,
+        {"state": State} sets it."""
         observation, info = self.reset_torch(seed=seed, options=options)
-        return observation.detach().numpy().copy(), info
+        return observation.detach().numpy().copy(), {name: x.detach().numpy() for name, x in info.items()}
 
     def reset_torch(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+        self, *, seed: Seeds = None, options: dict[str, Any] | None = None
     ) -> tuple[Tensor, dict[str, Any]]:
-        super().reset(seed=seed)
         mask = (options or {}).get("reset_mask")
+        chosen = np.ones(self.num_envs, bool) if mask is None else np.asarray(mask)
         if mask is None:
-            self.batch.start(self.np_random, (options or {}).get("state"))
+            self._seed(seed, chosen)
+            self.batch.start(self._randoms, (options or {}).get("state"))
             self._steps, self._ended = torch.zeros_like(self._steps), torch.zeros_like(self._ended)
         else:
-            mask = np.asarray(mask)
+            mask = chosen
             if mask.shape != (self.num_envs,) or mask.dtype != np.bool_ or not mask.any():
                 raise ValueError(
                     f"options['reset_mask'] must be bool ({self.num_envs},) with at least one True, "
                     f"got {mask.dtype} {mask.shape}"
                 )
+            self._seed(seed, mask)
             self._start_anew(torch.from_numpy(mask).nonzero()[:, 0])
-        return self.batch.observation(), {}
+        info = dict(self.task.start_info(self.batch.where()))
+        info |= dict.fromkeys([f"_{name}" for name in info], torch.from_numpy(chosen.copy()))
+        return self.batch.observation(), info
+
+    def _seed(self, seed: Seeds, chosen: np.ndarray) -> None:
+        """Seed the generators of the environments `chosen`, bool [num_envs], where there is a seed."""
+        seeds = seed if isinstance(seed, Sequence) else [None if seed is None else seed + i for i in range(len(chosen))]
+        if len(seeds) != self.num_envs:
+            raise ValueError(f"seed must be a number, or a list of {self.num_envs} seeds, got {len(seeds)}")
+        if not self._randoms:
+            self._randoms = [seeding.np_random(x)[0] for x in seeds]
+        for i in np.flatnonzero(chosen).tolist():
+            if seeds[i] is not None:
+                self._randoms[i] = seeding.np_random(seeds[i])[0]
 
     def step(self, actions: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
         with torch.no_grad():
@@ -113,7 +136,8 @@ class VectorEnv(gymnasium.vector.VectorEnv):
     def step_torch(self, actions: Any) -> tuple[Tensor, Tensor, Tensor, Tensor, dict[str, Any]]:
         """As `step`, with tensors: observation [N, n] and reward [N], differentiable; terminated, truncated: bool [N].
 
-        info: the terms of the reward [N] with masks ``_name``, in Gymnasium's format, and "path": the `Trajectory` of
+        info: the terms of the reward and what else the task tells [N], with masks ``_name``, in Gymnasium's format
+        (environments that this step has reset have the info of a reset); and "path": the `Trajectory` of
         this step, with its status. In the mode "SameStep", "final_obs" [N, n] has the observations before any reset.
         """
         batch, ended = self.batch, self._ended
@@ -126,25 +150,30 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._start_anew(anew)
             start = type(batch.where())(*(x[anew] for x in batch.where()))
         out = batch.step(action)
-        observation, reward, terms, terminated = out.observation, out.reward, out.terms, out.terminated
+        observation, reward, terminated, info = out.observation, out.reward, out.terminated, dict(out.info)
+        masks = dict.fromkeys([f"_{name}" for name in info], ~ended)
         self._steps = self._steps + 1
         if len(anew):
             batch.state, self._steps[anew] = put(batch.where(), anew, start), 0
             observation = observation.index_put((anew,), batch.task.observe(start))
             reward, terminated = reward.masked_fill(ended, 0.0), terminated & ~ended
-            terms = {name: x.masked_fill(ended, 0.0) for name, x in terms.items()}
+            info = {name: x.index_fill(0, anew, 0.0) for name, x in info.items()}
+            for name, x in self.task.start_info(start).items():
+                info[name] = info[name].index_put((anew,), x)
+                masks[f"_{name}"] = torch.ones_like(ended)
         truncated = torch.zeros_like(terminated)
         if self.max_episode_steps is not None:
             truncated = self._steps >= self.max_episode_steps
         self._ended = terminated | truncated
-        info: dict[str, Any] = {f"reward_{name}": x for name, x in terms.items()}
-        info |= dict.fromkeys([f"_{name}" for name in info], ~ended)
+        told: dict[str, Any] = {**info, **masks}
         if self.autoreset_mode is AutoresetMode.SAME_STEP and bool(self._ended.any()):
             final = self._ended
-            info |= {"final_obs": observation, "_final_obs": final, "final_info": dict(info), "_final_info": final}
+            told |= {"final_obs": observation, "_final_obs": final, "final_info": dict(told), "_final_info": final}
             self._start_anew(final.nonzero()[:, 0])
             observation = batch.observation()
-        return observation, reward, terminated, truncated, {**info, "path": out.path}
+            for name, x in self.task.start_info(batch.where()).items():
+                told[name] = torch.where(final.view(-1, *[1] * (x.ndim - 1)), x, told[name])
+        return observation, reward, terminated, truncated, {**told, "path": out.path}
 
     def detach(self) -> None:
         """Cut the graph: gradients flow back to the current states, and no farther."""
@@ -155,7 +184,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         if self.render_mode is None:
             return None
         if self._picture is None:
-            self._picture = Picture(self.batch.simulator, self.task, *self._size)
+            self._picture = Picture(self.task, *self._size)
         state = self.state.detach()
         return tuple(self._picture.of(state, i) for i in range(self.num_envs))
 
@@ -165,7 +194,7 @@ class VectorEnv(gymnasium.vector.VectorEnv):
             self._picture = None
 
     def _start_anew(self, rows: Tensor) -> None:
-        new = self.batch.started(self.np_random, len(rows))
+        new = self.batch.started([self._randoms[i] for i in rows.tolist()])
         self.batch.state = put(self.batch.where(), rows, new)
         self._steps, self._ended = self._steps.clone(), self._ended.clone()
         self._steps[rows], self._ended[rows] = 0, False

@@ -184,6 +184,9 @@ def table_of_seconds(run: Run, settings: RobotsTableSettings, steps: int) -> Non
     table = measure(run, world, settings, steps)
     compare(run, table)
     draw(run, table)
+    policy = controller("1,296", run.generator(2), COMPILED)
+    with torch.no_grad():
+        run.film("robots", world.move(policy, COMPILED, 4, steps), environment="all", forces=False)
 
 
 def check(run: Run, world: QuadrupedWorld, steps: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import math
 import os
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 
 from ..model import checks
+from ..trajectory import Trajectory
 
 T = TypeVar("T")
 Progress = Callable[[str, int, int], None]
@@ -96,6 +98,19 @@ class Run:
         plt.close(figure)
         self._write()
         return path
+
+    def film(self, name: str, path: Trajectory, **options: Any) -> Path:
+        """Film a trajectory as `name`.mp4 (.gif where ffmpeg is missing). Of a spatial world, also write a page for the
+        browser, `name`.html. options: see `backdrive.view.animate`."""
+        from .. import view  # Its parts are optional dependencies.
+
+        suffix = ".mp4" if importlib.util.find_spec("imageio_ffmpeg") else ".gif"
+        film = self.file(f"{name}{suffix}")
+        view.animate(path, film, progress=lambda done, total: self.advance("film", done, total), **options)
+        if path.model.dim == 3 and importlib.util.find_spec("viser"):
+            view.export(path, self.file(f"{name}.html"))
+        self._write()
+        return film
 
     def track(self, items: Iterable[T], what: str, total: int | None = None) -> Iterator[T]:
         """Iterate over the items, and report progress."""

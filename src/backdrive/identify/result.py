@@ -115,7 +115,7 @@ class Fit:
             cells = [row[0].ljust(widths[0]), *(row[k].rjust(widths[k]) for k in (1, 2, 3)), row[4]]
             lines.append("  ".join(cells).rstrip())
         if self.misfit:
-            lines.append(misfit_warning(self.noise))
+            lines.append(misfit_warning(self.noise, self.noise_used))
         if not bool(torch.isfinite(self.std).all()):
             lines.append("infinite std: the observations do not tell these values, or not apart from each other")
         if self.check is not None:
@@ -201,11 +201,14 @@ def _inverse(H: Tensor) -> tuple[Tensor, Tensor]:
     return inverse, felt & ~lost
 
 
-def misfit_warning(noise: float) -> str:
-    return (
-        f"the residuals are {noise:.3g} times the given noise: the noise is larger than given, or the model is wrong; "
-        "intervals from the given noise are too narrow (widened() has those from the residuals)"
+def misfit_warning(noise: float, noise_used: str = "given") -> str:
+    """noise_used: that which the intervals are for, as in `Fit`."""
+    cause = (
+        f"the residuals are {noise:.3g} times the given noise: the noise is larger than given, or the model is wrong"
     )
+    if noise_used == "given":
+        return f"{cause}; intervals from the given noise are too narrow (widened() has those from the residuals)"
+    return f"{cause}; if it is the model, no interval means much"
 
 
 def significant(loss: float, freedom: int) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
@@ -39,7 +39,7 @@ def unknown(what: str, name: object, valid: Iterable[str]) -> str:
 
 def as_float(value: Any, what: str) -> float:
     """A float of anything that is one number."""
-    if isinstance(value, bool | str | bytes) or value is None:
+    if isinstance(value, bool | str | bytes) or value is None or _is_bool(value):
         raise TypeError(f"{what} must be a number, got {value!r}")
     try:
         return float(value)
@@ -63,11 +63,28 @@ def number(
     return result
 
 
+def in_range(value: Any, what: str, rule: str, fits: Callable[[float], bool]) -> float:
+    """A float that fits; otherwise, or if it is no number at all, a ValueError that says the rule. A tensor is none:
+    it may expect a gradient."""
+    try:
+        result = math.nan if hasattr(value, "requires_grad") else as_float(value, what)
+    except TypeError:
+        result = math.nan
+    if not fits(result):  # as no NaN does
+        raise ValueError(f"{what} must be {rule}, got {value!r}")
+    return result
+
+
+def is_zero(value: Any) -> bool:
+    """Whether a value is the number zero, and no sequence."""
+    return np.ndim(value) == 0 and not isinstance(value, bool | str | bytes | None) and as_float(value, "") == 0.0
+
+
 def integer(value: Any, what: str, least: int = 1) -> int:
     """An int of anything that is a whole number (``operator.index``), but no bool; at least ``least``."""
     if isinstance(value, int):  # also while torch.compile traces, where sizes are symbols
         result = least - 1 if isinstance(value, bool) else value
-    elif str(getattr(value, "dtype", "")).endswith("bool"):
+    elif _is_bool(value):
         result = least - 1
     else:
         try:
@@ -77,6 +94,20 @@ def integer(value: Any, what: str, least: int = 1) -> int:
     if result < least:
         raise ValueError(f"{what} must be an integer >= {least}, got {value!r}")
     return result
+
+
+@contextmanager
+def told_if_too_large(shape: tuple[int, ...], bytes_each: int) -> Iterator[None]:
+    """Allocate a tensor over environments in this context: where there is no memory for it, the error says how much it
+    would take, for which batch."""
+    try:
+        yield
+    except RuntimeError as error:  # torch's, which says nothing of batches
+        size = math.prod(shape) * bytes_each / 1e9
+        raise MemoryError(
+            f"there is no memory for a tensor of shape {list(shape)}, which takes {size:.4g} GB: take a smaller batch "
+            "of environments, or fewer steps"
+        ) from error
 
 
 def vector(value: Any, size: int, what: str) -> Array:
@@ -177,6 +208,11 @@ def physical_inertia(inertia: Array, what: str) -> None:
             f"{what} violates the triangle inequality: its principal moments are {moments.tolist()}, "
             "and the largest may not exceed the sum of the other two"
         )
+
+
+def _is_bool(value: Any) -> bool:
+    """Whether a value is a bool of numpy or torch."""
+    return str(getattr(value, "dtype", "")).endswith("bool")
 
 
 def _shape(value: Array) -> str:

@@ -12,6 +12,7 @@ from ..schema.layout import EqualityKind, Kind
 from .actuators import Bias, Motor, kind_of, motor_record
 from .links import Equality, Inertial, LinkActuator, LinkSpec, WorldParts, pack
 from .model import Model
+from .read_looks import read_keyframes, read_looks
 from .read_soft import SoftSources, apply_override, read_soft
 from .rotations import about_axis, from_quaternion
 from .shapes import Box, Capsule, Convex, Cylinder, Ellipsoid, HalfSpace, PlacedShape, Shape, Sphere
@@ -42,11 +43,13 @@ def convert(
     timestep: float | None,
     motors: Motor | None,
     ignore: Collection[str],
+    *,
+    urdf: bool = False,
 ) -> Model:
     """A Model with MuJoCo's coordinates. Elements that it cannot represent must have been refused before.
 
     inertials: by body name, replace those of the MuJoCo model. motors: drive the joints that have no motor.
-    ignore: kinds of elements to leave out, of contact, limit, frictionloss, equality.
+    ignore: kinds of elements to leave out, of contact, limit, frictionloss, equality. urdf: whether the file is a URDF.
     """
     apply_override(model)
     if model.nbody == 1:
@@ -61,7 +64,9 @@ def convert(
                 links[link].friction = float(model.dof_frictionloss[model.jnt_dofadr[joint]])
     statics: tuple[PlacedShape, ...] = ()
     touching: list[tuple[int, int]] = []
+    rows: dict[int, int] = {}
     if "contact" not in ignore and not disabled(model, "CONTACT", "CONSTRAINT"):
+        rows = {geom: i for i, geom in enumerate(shape_geoms(model))}
         statics, touching = _add_shapes(model, links, body_links)
     actuators = [
         i
@@ -87,6 +92,8 @@ def convert(
             model,
             SoftSources(links, joint_links, body_links, shape_geoms(model), equalities, actuators, ignore),
         ),
+        looks=read_looks(model, body_links, rows, urdf),
+        keyframes=read_keyframes(model),
     )
     return pack(parts)
 

@@ -55,7 +55,7 @@ class Joint:
         for name in ("limits", "friction"):
             if getattr(self, name) and not coordinates.limitable:
                 raise ValueError(f"{what} has no {name}: only a Hinge or a Slider does")
-        if isinstance(self.rest, int | float) and self.rest == 0.0:
+        if checks.is_zero(self.rest):
             return
         if self.kind.nq == 1:
             object.__setattr__(self, "rest", RANGES["reference"].number(self.rest, f"{what} rest"))

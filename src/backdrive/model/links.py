@@ -15,6 +15,7 @@ from ..schema import layout
 from ..schema.layout import NQ, NV, EqualityKind, Kind
 from .geometry import shape_tables
 from .joints import JOINT_PARAMETERS
+from .looks import Looks
 from .model import Model
 from .pairs import Connection, RigidGroups, contact_pairs
 from .ranges import RANGES
@@ -108,7 +109,8 @@ class WorldParts:
     separate: pairs of a body and a static shape that do not collide. connections: bodies that joints outside of the
     tree keep together. touching: pairs of shapes (by their order in the model) that collide although other rules
     exclude them. parents_touch: whether a body may collide with its parent. combine: how friction and restitution of a
-    pair follow from those of its shapes: mean, max or min. soft: what MuJoCo's physics needs, or None.
+    pair follow from those of its shapes: mean, max or min. soft: what MuJoCo's physics needs, or None. looks,
+    keyframes: of the file (see `Model`).
     """
 
     dim: int
@@ -125,6 +127,8 @@ class WorldParts:
     parents_touch: bool = False
     combine: str = "mean"
     soft: SoftParts | None = None
+    looks: Looks | None = None
+    keyframes: tuple[tuple[str, Array, Array], ...] = ()
 
 
 def pack(parts: WorldParts) -> Model:
@@ -220,6 +224,8 @@ def pack(parts: WorldParts) -> Model:
         equality_link=np.array([(e.a, e.b) for e in equalities], dtype=np.int64).reshape(-1, 2),
         combine=parts.combine,
         soft=None if parts.soft is None else parts.soft.options,
+        file_looks=parts.looks,
+        file_keyframes=parts.keyframes,
     )
 
 

@@ -60,6 +60,7 @@ def load(
         return load_scene(source).build()
     # MuJoCo is imported here, so that users of scenes do not wait for it.
     from .convert import convert
+    from .meshes import drop_missing, spare_geoms
     from .unsupported import KINDS, refuse_unsupported
     from .urdf import take_inertials
 
@@ -75,18 +76,20 @@ def load(
     spec = _parse(text, path, name)
     if urdf or fuse:
         spec.compiler.fusestatic = fuse
+    if urdf:
+        spec.compiler.discardvisual = False
     if path is not None:
         _resolve_packages(spec, path.parent)
     if floating is not False:
         _float(spec, floating, name)
-    if "contact" in kinds:
-        _drop_meshes(spec)
+    spare = spare_geoms(spec, "contact" in kinds)
+    drop_missing(spec, spare)
     # MuJoCo computes the inertia of fused bodies, so it needs the real inertias of their parts.
     inertials, impossible = take_inertials(spec) if urdf and not fuse else ({}, [])
-    compiled = _compile(spec, name)
+    compiled = _compile(spec, name, spare)
     refuse_unsupported(compiled, {"inertia": impossible}, kinds, name)
     added = (Motor() if urdf else None) if motors is None else (Motor() if motors is True else motors or None)
-    return convert(compiled, inertials, None if urdf else float(compiled.opt.timestep), added, kinds)
+    return convert(compiled, inertials, None if urdf else float(compiled.opt.timestep), added, kinds, urdf=urdf)
 
 
 def _is_scene(source: object) -> bool:
@@ -125,7 +128,15 @@ def _parse(text: str, path: Path | None, name: str) -> mujoco.MjSpec:
         raise ValueError(f"{name}: {_one_line(error)}") from None
 
 
-def _compile(spec: mujoco.MjSpec, name: str) -> mujoco.MjModel:
+def _compile(spec: mujoco.MjSpec, name: str, spare: list[mujoco.MjsGeom]) -> mujoco.MjModel:
+    """The compiled model; without the spare geoms if MuJoCo cannot read the mesh of one of them."""
+    if spare:
+        try:
+            return spec.compile()
+        except ValueError:
+            from .meshes import drop_geoms
+
+            drop_geoms(spec, spare)
     try:
         return spec.compile()
     except ValueError as error:
@@ -172,23 +183,3 @@ def _float(spec: mujoco.MjSpec, floating: bool | str, name: str) -> None:
     while joint in taken:
         joint += "_"
     roots[floating].add_freejoint(name=joint)
-
-
-def _drop_meshes(spec: mujoco.MjSpec) -> None:
-    """Delete meshes that are used for contact only, so that their files need not exist."""
-    import mujoco
-
-    if spec.compiler.inertiafromgeom == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_TRUE:
-        return
-    inferred = spec.compiler.inertiafromgeom == mujoco.mjtInertiaFromGeom.mjINERTIAFROMGEOM_AUTO
-    used = set()
-    for body in spec.bodies:
-        weighs = inferred and not body.explicitinertial and body.name != "world"
-        for geom in list(body.geoms):
-            if geom.meshname and weighs:
-                used.add(geom.meshname)  # the body's inertia is computed from it
-            elif geom.meshname:
-                spec.delete(geom)
-    for mesh in list(spec.meshes):
-        if mesh.name not in used:
-            spec.delete(mesh)

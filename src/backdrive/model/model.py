@@ -15,6 +15,7 @@ from torch import Tensor
 from ..schema import layout
 from ..schema.layout import NQ, NV, Kind
 from . import assemble, checks
+from .looks import Looks, looks_of_shapes
 from .parameters import ParameterTable, parameter_table
 from .shapes import PlacedShape
 from .soft import SoftOptions, rigid_differences
@@ -81,6 +82,10 @@ class Model:
     """How friction and restitution of a pair follow from those of its shapes: mean, max or min."""
     soft: SoftOptions | None = None
     """The options of a MJCF file for MuJoCo's physics; None: the constants have no parameters of soft constraints."""
+    file_looks: Looks | None = None
+    """What the file shows; None: the model shows its shapes. See `looks`."""
+    file_keyframes: tuple[tuple[str, Array, Array], ...] = ()
+    """Name, q and v of each keyframe of the file. See `keyframes`."""
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -226,7 +231,18 @@ class Model:
         if batch is None:
             return State(q, v)
         batch = checks.integer(batch, "batch")
-        return State(q.repeat(batch, 1), v.repeat(batch, 1))
+        with checks.told_if_too_large((batch, len(q) + len(v)), q.element_size()):
+            return State(q.repeat(batch, 1), v.repeat(batch, 1))
+
+    @cached_property
+    def looks(self) -> Looks:
+        """What the model looks like: shapes, meshes, colours, sites and cameras; no part of the motion."""
+        return looks_of_shapes(self) if self.file_looks is None else self.file_looks
+
+    @property
+    def keyframes(self) -> dict[str, State]:
+        """The states that the file has by name, float64; empty for scenes."""
+        return {name: State(torch.tensor(q), torch.tensor(v)) for name, q, v in self.file_keyframes}
 
     @property
     def rigid_differences(self) -> tuple[str, ...]:

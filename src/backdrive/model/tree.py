@@ -163,8 +163,7 @@ def _link(dim: int, parent: int, spec: JointSpec, bodies: Mapping[str, BodySpec]
         link.axis = rotation.T @ joint.world_axis(dim, f"joint {spec.name!r}")
         link.q0, link.v0 = initial_coordinates(spec)
         unmoved = rest_position(joint.kind)
-    unsprung = isinstance(joint.rest, int | float) and joint.rest == 0.0
-    link.reference = unmoved if unsprung else np.atleast_1d(np.array(joint.rest, dtype=np.float64))
+    link.reference = unmoved if checks.is_zero(joint.rest) else np.atleast_1d(np.array(joint.rest, dtype=np.float64))
     return link
 
 

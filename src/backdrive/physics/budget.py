@@ -13,7 +13,7 @@ from ..ir import Mask, Scalar, maximum, memory, select
 # A step may take as many factorisations of a matrix of n rows,
 FACTORISATIONS, MORE_PER_ROW = 4000, 20
 # but no more than come to this many multiplications n³.
-MULTIPLICATIONS = 2e9
+MULTIPLICATIONS = 1e9
 
 # A step may look at all gaps this often,
 LOOKS = 3200
@@ -45,28 +45,49 @@ class WorkBudget:
 
 
 class Factorisations:
-    """The factorisations of the matrix of a contact problem, as far as the budget of the step allows them."""
+    """The factorisations of the matrix of a contact problem, as far as the budget of the step allows them.
+
+    Only lanes that want a solution spend anything: what others in their company do is no concern of theirs.
+    """
 
     def __init__(self, budget: WorkBudget | None = None) -> None:
         """budget: None: all of a step's."""
         self.budget = budget or WorkBudget()
-        self.rows, self.part = memory(1), memory(1)
+        self.rows, self.part, self._wanted = memory(1), memory(1), memory(1)
+        self._wanted[0] = 1.0
 
     def of(self, rows: Scalar) -> None:
         """Set the number of rows of the matrix, which differs from lane to lane."""
         self.rows[0], self.part[0] = rows, factoring(rows)
 
+    def want(self, where: Mask) -> None:
+        """Set the lanes in which a solution is wanted from now on."""
+        self._wanted[0] = select(where, 1.0, 0.0)
+
+    @property
+    def wanted(self) -> Mask:
+        """Where a solution is wanted."""
+        return self._wanted[0] > 0.5
+
     def possible(self) -> Mask:
         """Whether the matrix is small enough to be factored at all."""
         return self.part[0] <= 1.0
 
+    def first_allowed(self) -> Mask:
+        """Whether the first one of a solution is allowed: as long as anything is left, however large the matrix is."""
+        return self.wanted & self.budget.allows()
+
     def allowed(self) -> Mask:
         """Whether another one is allowed."""
-        return self.budget.allows(self.part[0])
+        return self.wanted & self.budget.allows(self.part[0])
 
     def spend(self, where: Mask) -> None:
         """Note a factorisation, in the lanes that want it."""
         self.budget.spend(self.part[0], where)
+
+    def use_up(self, where: Mask) -> None:
+        """Nothing is left for other problems of the step, where this one was not solved."""
+        self.budget.use_up(where & self.wanted)
 
 
 def factoring(rows: Scalar) -> Scalar:

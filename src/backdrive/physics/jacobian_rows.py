@@ -17,12 +17,14 @@ from .tree.tree import Tree
 @dataclass(frozen=True)
 class JacobianRows:
     """Rows of the caller. after, step: nv rows (`rows`) of 2 nv + nu numbers, for displacements of q, for v, and for
-    the controls: the derivatives of the elements of v⁺, and of h (v⁺ + p)."""
+    the controls: the derivatives of the elements of v⁺, and of h (v⁺ + p). solution: what the solver of the step found,
+    None if it was not kept."""
 
     start: StateArrays
     after: TimedArray
     step: TimedArray
     rows: Index
+    solution: ScalarArray | None = None
 
 
 def write_row(

@@ -73,8 +73,8 @@ SOURCE_ROWS = ("inputs", "inputs_bar", "controls", "controls_bar", "weights_bar"
 class Variant:
     """One of the kernels of a form.
 
-    constraining: None without constraints. wrenches, constants_bar: whether there are such rows. batched: whether every
-    environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel
+    constraining: None without constraints. wrenches, constants_bar, solution: whether there are such rows. batched:
+    whether every environment has its own constants. policy: what its network reads. homogeneous: of a rolled kernel
     for homogeneous models.
     """
 
@@ -85,6 +85,7 @@ class Variant:
     constants_bar: bool = False
     batched: bool = False
     policy: PolicySignature | None = None
+    solution: bool = False
     homogeneous: Homogeneous | None = None
 
     def absent(self) -> set[str]:
@@ -94,6 +95,7 @@ class Variant:
             "wrenches": self.wrenches,
             "wrenches_bar": self.wrenches,
             "constants_bar": self.constants_bar,
+            "solution": self.solution,
             "inputs": policy is not None and policy.inputs,
             "inputs_bar": policy is not None and policy.inputs_bar,
             "weights_bar": policy is not None and policy.weights_bar,
@@ -244,7 +246,7 @@ class KernelKey(NamedTuple):
     """One kernel among those of a model.
 
     parameters: names of the parameters that are given at run time, separated by commas. batched: every environment has
-    its own constants. policy: what its network reads.
+    its own constants. policy: what its network reads. solution: it writes, or its adjoint reads, what solvers found.
     """
 
     form: str
@@ -253,6 +255,7 @@ class KernelKey(NamedTuple):
     batched: bool = False
     parameters: str = ""
     policy: PolicySignature | None = None
+    solution: bool = False
 
 
 @dataclass(frozen=True)
@@ -295,7 +298,7 @@ class KernelStore:
         if SIGNATURES[key.form].integrates:
             scheme, constraining = self.options.scheme, self._constraining(key.parameters)
         variant = Variant(
-            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy
+            key.form, scheme, constraining, key.wrenches, key.constants_bar, key.batched, key.policy, key.solution
         )  # fmt: skip
         varying = self.mask(key.parameters)
         if self.specializes(key.parameters):

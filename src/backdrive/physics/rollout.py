@@ -31,7 +31,8 @@ STATUS = (2, 7, 10)  # numbers of a step's status: without constraints, with the
 
 @dataclass(frozen=True)
 class RolloutRows:
-    """Rows of the caller. path: the states after every `every` steps, and after the last. status [steps, n]."""
+    """Rows of the caller. path: the states after every `every` steps, and after the last. status [steps, n]. solution:
+    what the solvers of the steps found, None if their adjoints do not want it."""
 
     start: StateArrays
     path: StatePath
@@ -40,6 +41,7 @@ class RolloutRows:
     steps: Index
     every: Index
     wrenches: TimedArray | None = None
+    solution: TimedArray | None = None
 
 
 def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
@@ -53,7 +55,8 @@ def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
             source.prefetch(t + 1)
             rows.status.row(t).prefetch(size)
             controls = source.control(t, *state)
-            status = step(ctx, state, StepInputs(controls, at_time(rows.wrenches, t)))
+            inputs = StepInputs(controls, at_time(rows.wrenches, t))
+            status = step(ctx, state, inputs, solution=at_time(rows.solution, t))
             write_status(tree, state, status, rows.status.row(t), size)
         rows.path.row(s).copy_from(tree, state)
     rows.last.copy_from(tree, state)

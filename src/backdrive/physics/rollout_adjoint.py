@@ -27,10 +27,10 @@ class InputCotangents:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RolloutAdjointRows(InputCotangents):
+class PathAdjointRows(InputCotangents):
     """Rows of the caller.
 
-    Row t of `path` is the state before step t. Row t of `path_bar` is the cotangent of the state after step t.
+    Row s of `path` is the state before segment s. Row s of `path_bar` is the cotangent of the state after segment s.
     start_bar: the result. Cotangents do not pass back over states whose number is a multiple of `truncate`.
     """
 
@@ -40,6 +40,13 @@ class RolloutAdjointRows(InputCotangents):
     start_bar: StateArrays
     steps: Index
     truncate: Index
+
+
+@dataclass(frozen=True, kw_only=True)
+class RolloutAdjointRows(PathAdjointRows):
+    """Of segments of one step. solution: what the solvers of the steps found; None if it was not kept."""
+
+    solution: TimedArray | None = None
 
 
 def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjointRows) -> None:
@@ -52,13 +59,13 @@ def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjoin
         source.prefetch_adjoint(t)
         sweep.cut(t + 1, rows.steps, rows.truncate)
         rows.path_bar.row(t).add_to(ctx.tree, sweep.state_bar)
-        sweep.step(t, rows.path.row(t))
+        sweep.step(t, rows.path.row(t), solution=at_time(rows.solution, t))
     sweep.finish(rows.start_bar)
 
 
 @dataclass(frozen=True, kw_only=True)
-class CheckpointAdjointRows(RolloutAdjointRows):
-    """As `RolloutAdjointRows`; row s of `path` is the state before segment s, of `every` steps."""
+class CheckpointAdjointRows(PathAdjointRows):
+    """Of segments of `every` steps, the last of which may be shorter."""
 
     every: Index
 
@@ -66,24 +73,32 @@ class CheckpointAdjointRows(RolloutAdjointRows):
 def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: CheckpointAdjointRows) -> None:
     """Kernel: as `rollout_adjoint`, when only the state before every `every`-th step was kept.
 
-    The states in between are computed again, a segment at a time.
+    The states in between are computed again, a segment at a time; with them the solutions, if the adjoint of a step
+    starts from one, and then also that of the last step.
     """
     tree, every = ctx.tree, rows.every
+    size = ctx.scheme.solutions * tree.nv
+    solutions = memory(every * size) if ctx.scheme.solutions and tree.constraints is not None else None
+
+    def solution(i: Index) -> ScalarArray | None:
+        return None if solutions is None else solutions.at(i * size)
+
     sweep = BackwardSweep(ctx, source, rows)
     rows.last_bar.add_to(tree, sweep.state_bar)
-    state, states = StateArrays.in_memory(tree), StateArrays.in_memory(tree, every)
+    state, states = StateArrays.in_memory(tree), StateArrays.in_memory(tree, every + 1)
     for s in interruptible(loop(segments(rows.steps, every), reverse=True)):
         start, end = s * every, segment_end(s, rows.steps, every)
         state.copy_from(tree, rows.path.row(s))
         states.copy_from(tree, state)
-        for t in interruptible(loop(end - 1, start=start)):
-            step(ctx, state, StepInputs(source.again(t), at_time(rows.wrenches, t)))
+        for t in interruptible(loop(end - 1 if solutions is None else end, start=start)):
+            inputs = StepInputs(source.again(t), at_time(rows.wrenches, t))
+            step(ctx, state, inputs, solution=solution(t - start))
             states.number(tree, t + 1 - start).copy_from(tree, state)
         for t in interruptible(loop(end, start=start, reverse=True)):
             sweep.cut(t + 1, rows.steps, rows.truncate)
             for _ in when(t + 1 == end):
                 rows.path_bar.row(s).add_to(tree, sweep.state_bar)
-            sweep.step(t, states.number(tree, t - start))
+            sweep.step(t, states.number(tree, t - start), solution=solution(t - start))
     sweep.finish(rows.start_bar)
 
 
@@ -110,8 +125,11 @@ class BackwardSweep:
         for _ in when((number % truncate == 0) & (number < steps)):
             self.state_bar.clear(self.tree)
 
-    def step(self, t: Index, start: StateArrays, forces_bar: ScalarArray | None = None) -> None:
-        """Back over step t from the state `start`; forces_bar: cotangents of the forces of its constraints."""
+    def step(
+        self, t: Index, start: StateArrays, forces_bar: ScalarArray | None = None, solution: ScalarArray | None = None
+    ) -> None:
+        """Back over step t from the state `start`; forces_bar: cotangents of the forces of its constraints; solution:
+        what its solver found, if it was kept."""
         tree, rows = self.tree, self.rows
         array = memory if self.ctx.scheme.sums_over_parts else workspace
         controls_bar, wrenches_bar = array(tree.nu), None
@@ -122,7 +140,7 @@ class BackwardSweep:
         state = StateArrays.local_copy(tree, start)
         inputs = StepInputs(self.source.control(t, *state), at_time(rows.wrenches, t))
         cotangents = Cotangents(*self.state_bar, controls_bar, wrenches_bar, self.constants_bar, self.moments_bar)
-        step_adjoint(self.ctx, state, inputs, cotangents, forces_bar)
+        step_adjoint(self.ctx, state, inputs, cotangents, forces_bar, solution)
         self.source.vjp(t, controls_bar, *state, Cotangents(*self.state_bar, constants=self.constants_bar))
         if rows.wrenches_bar is not None:
             assert wrenches_bar is not None

@@ -50,6 +50,12 @@ class Scheme:
         return self.splits_at_impacts or (self.soft is not None and self.soft.integrator == "rk4")
 
     @property
+    def solutions(self) -> int:
+        """What the adjoint of a step with constraints wants kept of it: so many accelerations [nv], which its solver
+        found."""
+        return 0 if self.soft is None else self.soft.evaluations
+
+    @property
     def has_jacobian_kernel(self) -> bool:
         """Whether `step_jacobian` knows its steps: q⁺ = q ⊕ h v⁺."""
         if self.soft is not None:

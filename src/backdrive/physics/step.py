@@ -103,10 +103,14 @@ def substep(
     return Substep(stages, times, outcome, contacts or outcome.candidates)
 
 
-def step(ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None) -> StepStatus:
-    """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given."""
+def step(
+    ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None,
+    solution: ScalarArray | None = None,
+) -> StepStatus:  # fmt: skip
+    """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given. solution
+    [`Scheme.solutions`, nv]: receives what the solver found, for the adjoint of the step."""
     if ctx.scheme.soft is not None:
-        return StepStatus(*soft_step(ctx, state, inputs, forces))
+        return StepStatus(*soft_step(ctx, state, inputs, forces, solution))
     if ctx.splits_at_impacts:
         return step_through_impacts(ctx, state, inputs, forces)
     tree, h = ctx.tree, ctx.h

@@ -53,15 +53,15 @@ from .tree.tree import Tree
 
 def step_adjoint(
     ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents,
-    forces_bar: ScalarArray | None = None,
+    forces_bar: ScalarArray | None = None, solution: ScalarArray | None = None,
 ) -> None:  # fmt: skip
     """From the cotangents after a step from `state` to those before it.
 
     cotangents: those of q and v are replaced in place, others are added to. forces_bar: cotangents of the forces of
-    constraints in this step (`add_forces`).
+    constraints in this step (`add_forces`). solution: what the solver of this step found, where it was kept.
     """
     if ctx.scheme.soft is not None:
-        soft_step_adjoint(ctx, state, inputs, cotangents, forces_bar)
+        soft_step_adjoint(ctx, state, inputs, cotangents, forces_bar, solution)
         return
     if not ctx.splits_at_impacts:
         now = substep(ctx, state, inputs, ctx.h, adjoint=True)

@@ -4,6 +4,8 @@ bodies, shapes, pairs of shapes, or contacts.
 rollout, world       steps of a batch of worlds, and their derivative
 step, adjoint        one step, stage by stage, and its derivative
 forces               contact forces along a path
+placement            the first stages, whatever the physics, and shapes_adjoint: backwards
+soft/                MuJoCo's physics
 
 The stages, in their order:
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..physics.geometry.solids import CONTACT_POINT, CONTACT_RECORD
-from ..schema import layout
 from . import kernels
+from .broad_phase import ClassPairs
 from .memory import Memory
 from .pairs import PairForm
-from .records import POSE, SHAPE_MATERIAL, SOLID
+from .records import SHAPE_MATERIAL
+from .shapes_adjoint import ShapesAdjoint
 from .solvers.base import BlockCotangents, SolutionCotangents
 from .stages import Stage
 from .step import Engine, PileInputs, PileStep
@@ -62,19 +63,18 @@ class EndCotangents(NamedTuple):
         return first | {f"{name}_b_bar": rows[self.contacts :] for name, rows in self.both.items()}
 
 
-class Adjoint:
+class Adjoint(ShapesAdjoint):
     """The stages of `Engine`, backwards."""
 
     def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
         self.engine = engine
-        self._bodies, self._finish, self._shapes = (
-            engine.stage(make, engine.body)
-            for make in (kernels.bodies_adjoint, kernels.finishing_adjoint, kernels.shapes_adjoint)
+        self._bodies, self._finish = (
+            engine.stage(make, engine.body) for make in (kernels.bodies_adjoint, kernels.finishing_adjoint)
         )
         self._blocks, self._forces = (
             engine.stage(make, engine.form) for make in (kernels.contacts_adjoint, kernels.forces_adjoint)
         )
-        self._sum = engine.stage(kernels.summing)
         self._pair_stages: dict[PairForm, Stage] = {}
 
     def backward(
@@ -212,47 +212,10 @@ class Adjoint:
         points_bar[contacts.slot] = point_bar[contacts.cell, :CONTACT_POINT]
         return points_bar, warm_bar
 
-    # ------------------------------------------------------------------------------------------ shapes
+    # ------------------------------------------------------------------------------------------ pairs
 
-    def _shapes_vjp(
-        self, memory: Memory, constants: PileConstants, step: PileStep, points_bar: Array, free_bar: Array,
-        records_bar: Array,
-    ) -> None:  # fmt: skip
-        """From the contact points to the poses of bodies (added to free_bar) and the shapes (added to records_bar)."""
-        tables, n, pose = self.engine.tables, self.engine.tables.nsolid, POSE.size
-        solids_bar = self._pairs_vjp(memory, step, points_bar)
-        own, pose_bar = memory.array("own_bar", n, layout.SHAPE), self._rows(memory, "pose_bar", n, pose)
-        self._shapes(
-            n, records=constants.records, motion=(step.placed.free, tables.body), solids_bar=solids_bar,
-            records_bar=own, pose_bar=pose_bar,
-        )  # fmt: skip
-        poses_bar = self._rows(memory, "poses_bar", tables.nbody + 1, pose, zero=True)
-        self._add_up(pose_bar, [tables.body], poses_bar)
-        free_bar[:, :pose] += poses_bar[:, :pose]
-        records_bar[:n] += own
-        records_bar[n:, layout.PLACE : layout.PLACE + 3] += solids_bar[n:, SOLID["center"]]
-        records_bar[n:, layout.SIZE : layout.SIZE + 3] += solids_bar[n:, SOLID["size"]]
-
-    def _pairs_vjp(self, memory: Memory, step: PileStep, points_bar: Array) -> Array:
-        """Cotangents of the shapes in the world, [nshape, SOLID]."""
-        pairs, solids = step.pairs, step.placed.solids
-        solids_bar = self._rows(memory, "solids_bar", self.engine.tables.nshape, SOLID.size, zero=True)
-        touching = step.contacts.pair[np.diff(step.contacts.pair, prepend=-1) > 0]
-        for some, features in zip(pairs.by_class, step.features, strict=True):
-            low, high = np.searchsorted(touching, (some.first, some.end))
-            mine = touching[low:high]
-            if not len(mine):
-                continue
-            slots = (pairs.first_slot[mine][:, None] + np.arange(some.slots)).ravel()
-            seeds = points_bar[slots].reshape(len(mine), -1)
-            both, shapes = self._rows(memory, "solid_bar", 2 * len(mine), SOLID.size), [pairs.a[mine], pairs.b[mine]]
-            self._pair_stage(some.a, some.b)(
-                len(mine), solid_a=(solids, shapes[0]), solid_b=(solids, shapes[1]),
-                features=(features, mine - some.first), points_bar=seeds, solid_a_bar=both[: len(mine)],
-                solid_b_bar=both[len(mine) :],
-            )  # fmt: skip
-            self._add_up(both, shapes, solids_bar)
-        return solids_bar
+    def _pair_vjp(self, some: ClassPairs, count: int, values: dict[str, Any]) -> None:
+        self._pair_stage(some.a, some.b)(count, **values)
 
     def _pair_stage(self, a: int, b: int) -> Stage:
         form = self.engine.pair_form(a, b)
@@ -260,18 +223,3 @@ class Adjoint:
             width = self.engine.pair_stage(a, b)[1]
             self._pair_stages[form] = self.engine.stage(kernels.pairs_adjoint, form, width)
         return self._pair_stages[form]
-
-    # ------------------------------------------------------------------------------------------ sums
-
-    def _rows(self, memory: Memory, name: str, count: int, width: int, zero: bool = False) -> Array:
-        """[count, width], with rows padded to whole registers; the padding is zero at first, and stays so."""
-        array = memory.array(name, count, self.engine.target.padded(width))
-        if zero:
-            array.fill(0.0)
-        return array
-
-    def _add_up(self, rows: Array, owners: list[Array], totals: Array) -> None:
-        """totals[owner[i]] += rows[i]; the rows of several lists of owners follow each other."""
-        width = rows.shape[1] // self.engine.target.lanes
-        owner = np.concatenate(owners) if len(owners) > 1 else owners[0]
-        self._sum(1, rows=rows, totals=totals, owner=owner, count=len(rows), width=width)

@@ -127,7 +127,7 @@ class BroadPhase:
         planes = [near[tables.touching[near, tables.nsolid + k]] for k, near in enumerate(planes)]
         a = np.concatenate([a[allowed], *planes])
         b = np.concatenate([b[allowed], *(np.full(len(near), tables.nsolid + k) for k, near in enumerate(planes))])
-        swap = (tables.kind[a] > tables.kind[b]) | ((tables.kind[a] == tables.kind[b]) & (a > b))
+        swap = tables.rank[a] > tables.rank[b]
         a, b = np.where(swap, b, a), np.where(swap, a, b)
         of_class = tables.shape_class[a] * tables.nclass + tables.shape_class[b]
         of_class += tables.nclass**2 * (tables.kind[b] == ShapeKind.PLANE)  # pairs with planes come last

@@ -1,7 +1,8 @@
 """The energy guard of piles: as `physics.constraints.energy_guard`, for every island on its own.
 
 On whitened velocities, the impulses λ of a step change the kinetic energy by λ · s* + y · y / 2. Islands, which have no
-moving body in common, keep a part κ each of the bias that asks contacts to open.
+moving body in common, keep a part κ each of the bias that asks contacts to open, and none where the budget of the step
+is used up before κ is found.
 """
 
 from __future__ import annotations
@@ -61,6 +62,8 @@ class GuardedSolver:
         for _ in range(MOST_SOLVES):
             if not (search.going.any() or search.again):
                 break
+            if not problem.budget.left:
+                search.give_up()
             kept = islands.of_cells(search.next(PRECISION * rounding))
             blocks[:, self._normal] = b - (1.0 - kept) * np.minimum(bias, 0.0)
             problem.impulses[0] = start
@@ -70,7 +73,7 @@ class GuardedSolver:
         jump = np.where(
             search.acts & (np.abs(gain) > JUMP * least * scale), np.abs(gain) / np.maximum(scale, 1e-300), 0.0
         )
-        held = search.acts & (jump == 0.0)
+        held = search.acts & (jump == 0.0) & ~search.given_up
         number = np.where(held, np.cumsum(held) - 1, -1)
         record = GuardRecord(islands.of_cells(search.part), islands.of_cells(number, -1), int(search.acts.sum()))
         residual = max(solution.residual, float(jump.max()) * self.tolerance / least)
@@ -160,7 +163,8 @@ class PartSearch:
     """The search for κ of every island, by false position as in `physics.constraints.energy_guard`.
 
     gain: at κ = 1. acts: the islands in which it is too large. part: κ. going: the islands in which it is not found.
-    again: the last parts were no use, and the problem is to be solved once more with those before.
+    again: the last parts were no use, and the problem is to be solved once more with those before. given_up: the
+    islands in which the search ended early.
     """
 
     def __init__(self, gain: Array, acts: Array) -> None:
@@ -168,7 +172,11 @@ class PartSearch:
         self.low, self.high = np.zeros(len(gain)), np.ones(len(gain))
         self.low_gain, self.high_gain = np.full(len(gain), -1.0), gain
         self.side, self.solves, self.last = np.zeros(len(gain)), 1, np.zeros(len(gain), bool)
-        self.again = False
+        self.again, self.given_up = False, np.zeros(len(gain), bool)
+
+    def give_up(self) -> None:
+        """Let the next parts be the last ones: none."""
+        self.given_up = self.going.copy()
 
     def next(self, precision: float) -> Array:
         """The parts to try: first none."""
@@ -177,7 +185,7 @@ class PartSearch:
         between = self.low + (self.high - self.low) * np.where(inside, share, 0.5)
         self.last = self.high - self.low <= precision
         tried = np.zeros_like(between) if self.solves == 1 else np.where(self.last, self.low, between)
-        self.part = np.where(self.going, tried, self.part)
+        self.part = np.where(self.going, np.where(self.given_up, 0.0, tried), self.part)
         return self.part
 
     def take(self, gain: Array, none: Array, some: Array) -> None:
@@ -185,10 +193,10 @@ class PartSearch:
 
         Impulses that have not converged may gain energy even if nothing is kept: that is not to be helped.
         """
-        fails = self.going & (self.part == 0.0) & some
+        fails = self.going & (self.part == 0.0) & some & ~self.given_up
         self.acts, self.part = self.acts & ~fails, np.where(fails, 1.0, self.part)
         self.again = bool(fails.any())
-        self.going &= ~(none | self.last | fails)
+        self.going &= ~(none | self.last | fails | self.given_up)
         below = gain <= 0.0
         for moves, sign, end, gains in ((below, -1, self.low, self.low_gain), (~below, 1, self.high, self.high_gain)):
             stays = self.going & ~moves & (self.side == -sign) & (self.solves > 1)

@@ -26,8 +26,8 @@ def forces_along(world: PileWorld, a: WorldRows) -> list[tuple[Array, Array]]:
     warm: WarmStartTable | None = None
     for t, (q, v) in enumerate(zip(a["q"], a["v"], strict=True)):
         step = world.forward(a, t, WorldState(np.ascontiguousarray(q), np.ascontiguousarray(v), warm))
-        path.append((step.contacts.key, step.forces))
-        warm = step.impulses
+        path.append((step.key, step.forces))
+        warm = step.after.warm
     return path
 
 
@@ -41,11 +41,11 @@ def forces_vjp(world: PileWorld, a: WorldRows, keys: Array) -> Array:
     warm: WarmStartTable | None = None
     for t, (q, v) in enumerate(zip(np.array(a["q"]), np.array(a["v"]), strict=True)):
         states.append(WorldState(q, v, warm))
-        warm = world.forward(a, t, states[-1]).impulses
+        warm = world.forward(a, t, states[-1]).after.warm
     total, impulses_bar = world.no_constants_bar(), None
     for t, state in reversed(list(enumerate(states))):
         step = world.forward(a, t, state, keep=True)
-        forces_bar = a["bar"][t][np.searchsorted(keys, step.contacts.key)]
+        forces_bar = a["bar"][t][np.searchsorted(keys, step.key)]
         bars = PileOutputCotangents(np.zeros_like(state.q), np.zeros_like(state.v), impulses_bar, forces_bar)
         before = world.backward(a, t, state, step, bars)
         a["q_bar"][t], a["v_bar"][t], impulses_bar = before.q, before.v, before.impulses

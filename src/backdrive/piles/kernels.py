@@ -49,14 +49,15 @@ def make_kernel(
     return Kernel(f"sparse_{name}", arguments, body, unroll=unroll, key=repr(form))
 
 
-def _gather(a: dict[str, Any], names: Sequence[str], sizes: Sequence[int]) -> list[Any]:
+def gather(a: dict[str, Any], names: Sequence[str], sizes: Sequence[int]) -> list[Any]:
+    """The first numbers of these arguments."""
     return [x for name, size in zip(names, sizes, strict=True) for x in a[name].get(0, size)]
 
 
 # ------------------------------------------------------------------------------------------ bodies
 
 
-def _body_rows(form: BodyForm) -> dict[str, int]:
+def body_rows(form: BodyForm) -> dict[str, int]:
     """Names and widths of the rows that the free motion reads."""
     wrench = {"wrenches": form.inputs.width("wrench")} if form.wrenches else {}
     return {"constants": form.constants, "q": form.nq, "v": form.nv, **wrench}
@@ -65,10 +66,10 @@ def _body_rows(form: BodyForm) -> dict[str, int]:
 @functools.cache
 def bodies(form: BodyForm) -> Kernel:
     """Per body: `free_motion`."""
-    rows = _body_rows(form)
+    rows = body_rows(form)
 
     def body(**a: Any) -> None:
-        a["out"].put(0, free_motion(form, a["h"])(*_gather(a, list(rows), list(rows.values()))))
+        a["out"].put(0, free_motion(form, a["h"])(*gather(a, list(rows), list(rows.values()))))
 
     return make_kernel("bodies", form, [*map(Rows, rows), Rows("out", writable=True), Number("h")], body, unroll=True)
 
@@ -76,11 +77,11 @@ def bodies(form: BodyForm) -> Kernel:
 @functools.cache
 def bodies_adjoint(form: BodyForm) -> Kernel:
     """Per body: cotangents of `BodyForm.inputs` (gradient), from those of the free motion (out_bar)."""
-    rows = _body_rows(form)
+    rows = body_rows(form)
 
     def body(**a: Any) -> None:
         seeds = a["out_bar"].get(0, form.outputs.size)
-        _, gradient = vjp(free_motion(form, a["h"]), _gather(a, list(rows), list(rows.values())), seeds)
+        _, gradient = vjp(free_motion(form, a["h"]), gather(a, list(rows), list(rows.values())), seeds)
         a["gradient"].put(0, gradient)
 
     arguments = [*map(Rows, rows), Rows("out_bar"), Rows("gradient", writable=True), Number("h")]
@@ -92,7 +93,7 @@ FINISH_ROWS: list[Rows | Picked] = [Rows("constants"), Rows("free"), Picked("y")
 
 def _finish_inputs(form: BodyForm, a: dict[str, Any]) -> list[Any]:
     widths = (layout.LINK, form.outputs.size, form.nv, form.nv)
-    return _gather(a, [row.name for row in FINISH_ROWS], widths)
+    return gather(a, [row.name for row in FINISH_ROWS], widths)
 
 
 @functools.cache

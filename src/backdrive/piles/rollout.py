@@ -14,8 +14,10 @@ from ..model import Model
 from ..physics.scheme import Scheme
 from .adjoint import Adjoint
 from .memory import Spare
+from .soft.adjoint import SoftAdjoint
+from .soft.step import SoftEngine
 from .step import Engine
-from .world import PileRecord, PileWorld
+from .world import PileRecord, PileWorld, StepAdjoint, StepEngine
 
 Array = np.ndarray
 MOST_KEPT = 256e6  # bytes: a world that is not in use is kept if its memory is below this
@@ -27,16 +29,23 @@ class SparseProgram:
 
     def __init__(self, model: Model, h: float, scheme: Scheme, directions: int, bits: int, threads: int) -> None:
         self.model, self.threads, self._make = model, threads, (h, scheme, directions, bits)
-        self._engines: dict[tuple[bool, bool], tuple[Engine, Adjoint]] = {}
+        self._engines: dict[tuple[bool, bool], tuple[StepEngine, StepAdjoint]] = {}
         self._worlds: dict[tuple[bool, bool], list[PileWorld]] = {}  # those that are not in use
         self._spare = Spare(np.float64 if bits == 64 else np.float32, MOST_RECORDED)
 
-    def engine(self, bounces: bool, wrenches: bool) -> tuple[Engine, Adjoint]:
+    def engine(self, bounces: bool, wrenches: bool) -> tuple[StepEngine, StepAdjoint]:
         key = (bounces, wrenches)
         if key not in self._engines:
-            engine = Engine(self.model, *self._make, *key)
-            self._engines[key], self._worlds[key] = (engine, Adjoint(engine)), []
+            self._engines[key], self._worlds[key] = self._new_engine(bounces, wrenches), []
         return self._engines[key]
+
+    def _new_engine(self, bounces: bool, wrenches: bool) -> tuple[StepEngine, StepAdjoint]:
+        h, scheme, directions, bits = self._make
+        if scheme.soft is not None:
+            soft = SoftEngine(self.model, h, scheme, bits, wrenches)
+            return soft, SoftAdjoint(soft)
+        engine = Engine(self.model, h, scheme, directions, bits, bounces, wrenches)
+        return engine, Adjoint(engine)
 
     @contextlib.contextmanager
     def world(self, bounces: bool, wrenches: bool, constants: Array) -> Iterator[PileWorld]:

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from ..backends import Kernel
 from ..backends.llvm_cpu.target import host
 from ..ir import Scalar
 from ..model import Model
 from ..physics.constraints.forces import FORCE
 from ..physics.geometry.solids import CONTACT_RECORD, GAP
-from ..physics.math.spatial import IDENTITY
 from ..physics.scheme import Scheme
 from ..physics.step import StepStatus
-from ..schema import layout
 from . import kernels
 from .arrangement import Arrangement, ContactArranger, WarmStartTable
 from .bodies import BodyForm
-from .broad_phase import BroadPhase, CandidatePairs, NarrowPhaseCalls
+from .broad_phase import BroadPhase, CandidatePairs
 from .contacts import ContactForm
 from .energy_guard import GuardedSolver
 from .memory import Memory
 from .pairs import PairForm, to_hull
-from .records import BOX, POSE, SOLID
+from .placement import PlacedShapes, Placement
 from .solvers import pile_solver
 from .solvers.base import PileForm, PileProblem, PileSolution
 from .stages import Stage, StageTarget
@@ -51,13 +47,6 @@ class WorldState(NamedTuple):
     q: Array
     v: Array
     warm: WarmStartTable | None
-
-
-class PlacedShapes(NamedTuple):
-    """free [nbody + 1, n]: free motion of all bodies, the world first (`BodyForm.outputs`). solids [nshape, SOLID]."""
-
-    free: Array
-    solids: Array
 
 
 @dataclass
@@ -90,8 +79,13 @@ class PileStep:
     def contacts(self) -> Arrangement:
         return self.problem.contacts
 
+    @property
+    def key(self) -> Array:
+        """Of the contacts, growing."""
+        return self.contacts.key
 
-class Engine:
+
+class Engine(Placement):
     """The stages of a model with one step size, integrator, solver and dtype.
 
     directions: of friction, in 3D. bounces: whether restitution counts. lanes: of a register; None: those of the host.
@@ -102,30 +96,25 @@ class Engine:
         lanes: int | None = None,
     ) -> None:  # fmt: skip
         assert scheme.contact_model is not None
-        self.h, self.target = h, StageTarget(bits, lanes or host().lanes(bits))
-        self.dtype = self.target.dtype
-        self.body = BodyForm(model.dim, scheme.integrator, bounces, wrenches)
-        self.form = ContactForm(self.body, 1 if model.dim == 2 else directions, model.combine, scheme.contact_model)
-        self.left = h * self.body.part_of_step()
-        self.tables = PileTables(model)
-        form = PileForm(self.form, self.target)
+        body, target = (
+            BodyForm(model.dim, scheme.integrator, bounces, wrenches),
+            StageTarget(bits, lanes or host().lanes(bits)),
+        )
+        super().__init__(PileTables(model), body, h, target, CONTACT_RECORD)
+        self.form = ContactForm(body, 1 if model.dim == 2 else directions, model.combine, scheme.contact_model)
+        form = PileForm(self.form, target)
         settings = scheme.contact_model.solver
         self.stride, self.solver = form.stride, GuardedSolver(form, pile_solver(form, settings), settings.tolerance)
-        self.arranger = ContactArranger(self.target, self.tables)
-        self._floats, self._bounds = (x.astype(self.dtype) for x in (self.tables.floats, self.tables.bounds))
-        self._bodies, self._finish, self._shapes = (
-            self.stage(make, self.body) for make in (kernels.bodies, kernels.finishing, kernels.shapes)
-        )
+        self.arranger = ContactArranger(target, self.tables)
+        self._finish = self.stage(kernels.finishing, body)
         self._blocks, self._forces = (self.stage(make, self.form) for make in (kernels.contacts, kernels.forces))
-        self._near, self._near_plane = (self.stage(make) for make in (kernels.near, kernels.near_plane))
         self._pair_stages: dict[PairForm, tuple[Stage, int]] = {}
 
-    def stage(self, make: Callable[..., Kernel], *form: Any) -> Stage:
-        return self.target.stage(make, *form)
+    def first_stages(self) -> tuple[Stage, Stage]:
+        return self.stage(kernels.bodies, self.body), self.stage(kernels.shapes, self.body)
 
-    def broad_phase(self) -> BroadPhase:
-        """The broad phase of a world that has not been stepped yet."""
-        return BroadPhase(self.tables, self._near, self._near_plane)
+    def constants_of(self, numbers: Array) -> PileConstants:
+        return PileConstants(self.tables, self.body, numbers)
 
     def forward(
         self, memory: Memory, near: BroadPhase, constants: PileConstants, inputs: PileInputs, keep: bool = False
@@ -145,35 +134,6 @@ class Engine:
         impulses, status = self.warm_start(contacts, forces), self.status(q, v, points, contacts, solution)
         return PileStep(q, v, impulses, forces, rows, status, placed, pairs, points, features, problem, solution)
 
-    # ------------------------------------------------------------------------------------------ bodies and shapes
-
-    def free_motion(self, memory: Memory, constants: PileConstants, q: Array, v: Array, wrench: Array | None) -> Array:
-        """`bodies.free_motion` of all bodies, the world first: [nbody + 1, n]."""
-        free = memory.array("free", self.tables.nbody + 1, self.target.padded(self.body.outputs.size))
-        free[0] = 0.0
-        free[0, POSE["rotation"]] = IDENTITY
-        rows = {"wrenches": wrench.reshape(-1, 6)} if wrench is not None else {}
-        self._bodies(
-            self.tables.nbody, constants=constants.links, q=q.reshape(-1, self.body.nq),
-            v=v.reshape(-1, self.body.nv), out=free[1:], h=self.h, **rows,
-        )  # fmt: skip
-        return free
-
-    def place_shapes(self, memory: Memory, constants: PileConstants, free: Array, wide: Array) -> tuple[Array, Array]:
-        """All shapes in the world [nshape, SOLID], and the boxes [nsolid, BOX] around those that are not planes; wide:
-        the widened boxes of the broad phase."""
-        tables, n = self.tables, self.tables.nsolid
-        solids, boxes = memory.array("solids", tables.nshape, SOLID.size + 1), memory.array("boxes", n, BOX.size)
-        planes = constants.records[n:]
-        solids[n:, SOLID["center"]] = planes[:, layout.PLACE : layout.PLACE + 3]
-        solids[n:, SOLID["axes"]] = IDENTITY
-        solids[n:, SOLID["size"]] = planes[:, layout.SIZE : layout.SIZE + 3]
-        self._shapes(
-            n, records=constants.records, materials=constants.materials, bounds=self._bounds, wide=wide,
-            motion=(free, tables.body), solids=solids, boxes=boxes, h=self.h,
-        )  # fmt: skip
-        return solids, boxes
-
     def finish(
         self, constants: PileConstants, free: Array, contacts: Arrangement, solution: PileSolution
     ) -> tuple[Array, Array]:
@@ -187,42 +147,6 @@ class Engine:
         return q, v
 
     # ------------------------------------------------------------------------------------------ pairs
-
-    def narrow_phase(
-        self, memory: Memory, constants: PileConstants, placed: PlacedShapes, pairs: CandidatePairs
-    ) -> tuple[Array, list[Array]]:
-        """Contact points of all slots of all pairs [slot + 1, CONTACT_RECORD], the last one zero; and the features."""
-        points = memory.array("points", len(pairs.pair_of_slot) + 1, CONTACT_RECORD)
-        points[-1] = 0.0
-        reads, known = (*placed, points, constants.materials), pairs.narrow_phase
-        if known is None or any(x is not y for x, y in zip(reads, known.reads, strict=True)):
-            calls, features = self._narrow_phase_calls(memory, constants, placed, pairs, points)
-            known = pairs.narrow_phase = NarrowPhaseCalls(reads, calls, features)
-        for call in known.calls:
-            call()
-        return points, known.features
-
-    def _narrow_phase_calls(
-        self, memory: Memory, constants: PileConstants, placed: PlacedShapes, pairs: CandidatePairs, points: Array
-    ) -> tuple[list[Callable[[], None]], list[Array]]:
-        """A kernel call for every class of pairs, and the arrays into which it puts the features."""
-        tables, at = self.tables, 0
-        calls, features = [], []
-        for k, some in enumerate(pairs.by_class):
-            n = some.end - some.first
-            stage, width = self.pair_stage(some.a, some.b)
-            features.append(memory.array(f"features {k}", n, max(1, width)))
-            values: dict[str, Any] = {}
-            for end, shapes, bodies, of_class in zip("ab", some.shapes, some.bodies, (some.a, some.b), strict=True):
-                values |= {f"solid_{end}": (placed.solids, shapes), f"motion_{end}": (placed.free, bodies)}
-                values[f"material_{end}"] = constants.materials, shapes
-                hull = zip(kernels.HULL, tables.class_hull[of_class], strict=True)
-                values |= {f"{name}_{end}": x for name, x in hull}
-            own = points[at : at + n * some.slots].reshape(n, some.slots * CONTACT_RECORD)
-            values |= {"points": own, "features": features[k], "floats": self._floats, "left": self.left}
-            calls.append(stage.prepare(n, **values))
-            at += n * some.slots
-        return calls, features
 
     def pair_form(self, a: int, b: int) -> PairForm:
         """The form of pairs of two classes of shapes."""

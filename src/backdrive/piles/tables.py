@@ -43,7 +43,7 @@ class PileTables:
         self.model = model
         kind = model.shape_kind
         self.order = np.argsort(kind == ShapeKind.PLANE, kind="stable")
-        self.kind = kind[self.order]
+        self.kind, self.rank = kind[self.order], self._rank()
         self.nshape, self.nsolid = len(kind), int((kind != ShapeKind.PLANE).sum())
         self.body = model.shape_link[self.order] + 1
         self.nbody = model.nlink
@@ -53,6 +53,11 @@ class PileTables:
         self.inverse_mass = np.concatenate([[0.0], 1.0 / mass])
         self.touching = self._touching()
         self._classes()
+
+    def _rank(self) -> Array:
+        """The order of the two shapes of a pair: the first is the one of lower rank."""
+        kind = self.model.shape_kind[self.order].astype(np.int64)
+        return kind * len(kind) + np.arange(len(kind))
 
     def _touching(self) -> Array:
         """Whether two shapes may touch: bool [nshape, nshape], symmetric."""
@@ -105,7 +110,7 @@ class PileConstants:
     """
 
     def __init__(self, tables: PileTables, form: BodyForm, constants: Array) -> None:
-        model = tables.model
+        self.tables, self.form, model = tables, form, tables.model
         n, dtype = model.nlink, constants.dtype
         start = layout.shape_start(n, model.nq, model.nu)
         gravity = layout.gravity_start(n, model.nq, model.nu)
@@ -122,10 +127,9 @@ class PileConstants:
         shapes[:, SHAPE_MATERIAL.first("inverse_mass")] = tables.inverse_mass[tables.body]
         shapes[:, SHAPE_MATERIAL.first("static")] = tables.body == 0
 
-    @staticmethod
-    def vjp(tables: PileTables, form: BodyForm, links_bar: Array, records_bar: Array) -> Array:
+    def vjp(self, links_bar: Array, records_bar: Array) -> Array:
         """The cotangent of the model's constants, from those of links and records."""
-        model = tables.model
+        tables, form, model = self.tables, self.form, self.tables.model
         n = model.nlink
         bar = np.zeros(len(model.constants), links_bar.dtype)
         start = layout.shape_start(n, model.nq, model.nu)
@@ -136,5 +140,5 @@ class PileConstants:
         bar[layout.reference_start(n) :][: model.nq] = links_bar[:, layout.LINK : layout.LINK + form.nq].ravel()
         bar[gravity : gravity + layout.GRAVITY] = links_bar[:, layout.LINK + form.nq :].sum(0)
         shapes = bar[start : start + model.nshape * layout.SHAPE].reshape(-1, layout.SHAPE)
-        shapes[tables.order] = records_bar
+        shapes[tables.order] = records_bar[:, : layout.SHAPE]
         return bar

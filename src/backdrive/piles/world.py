@@ -5,17 +5,55 @@ from __future__ import annotations
 import threading
 import weakref
 from concurrent.futures import CancelledError
+from typing import Any, Protocol
 
 import numpy as np
 
-from .adjoint import Adjoint, PileInputCotangents, PileOutputCotangents
+from ..ir import Scalar
+from .adjoint import PileInputCotangents, PileOutputCotangents
 from .arrangement import WarmStartTable
+from .broad_phase import BroadPhase
 from .memory import Memory, Spare
-from .step import Engine, PileInputs, PileStep, WorldState
-from .tables import PileConstants
+from .step import PileInputs, WorldState
+from .tables import PileConstants, PileTables
 
 Array = np.ndarray
 WorldRows = dict[str, Array]  # the rows of a world in the tensors of a call, by their names: [n] or [T, n]
+
+
+class StepResult(Protocol):
+    """A step: the state after it, its status, and the keys (growing) and FORCE numbers of its contacts."""
+
+    @property
+    def status(self) -> tuple[Scalar, ...]: ...
+    @property
+    def after(self) -> WorldState: ...
+    @property
+    def key(self) -> Array: ...
+    @property
+    def forces(self) -> Array: ...
+
+
+class StepEngine(Protocol):
+    """The stages of a step: `Engine`, or MuJoCo's physics (`soft`)."""
+
+    @property
+    def dtype(self) -> np.dtype: ...
+    @property
+    def tables(self) -> PileTables: ...
+    def broad_phase(self) -> BroadPhase: ...
+    def constants_of(self, numbers: Array, /) -> PileConstants: ...
+    def forward(
+        self, memory: Memory, near: BroadPhase, constants: PileConstants, inputs: PileInputs, keep: bool = False
+    ) -> StepResult: ...
+
+
+class StepAdjoint(Protocol):
+    """The stages of a step, backwards."""
+
+    def backward(
+        self, memory: Memory, constants: PileConstants, inputs: PileInputs, step: Any, bars: PileOutputCotangents
+    ) -> PileInputCotangents: ...
 
 
 class PileRecord:
@@ -28,7 +66,7 @@ class PileRecord:
 
     def __init__(self, batch: int, spare: Spare, room: float) -> None:
         self.starts: list[list[WarmStartTable | None]] = [[] for _ in range(batch)]
-        self.steps: list[list[PileStep]] = [[] for _ in range(batch)]
+        self.steps: list[list[StepResult]] = [[] for _ in range(batch)]
         self.spare, self.room = spare, room
         self._memories: list[Memory] = []
         weakref.finalize(self, spare.give_back, self._memories).atexit = False
@@ -46,16 +84,16 @@ class PileWorld:
     interrupted: another thread sets it when the call of which this world is a part is to end.
     """
 
-    def __init__(self, engine: Engine, adjoint: Adjoint | None, constants: Array) -> None:
+    def __init__(self, engine: StepEngine, adjoint: StepAdjoint | None, constants: Array) -> None:
         self.engine, self.adjoint = engine, adjoint
         self.memory, self.near = Memory(engine.dtype), engine.broad_phase()
-        self.constants = PileConstants(engine.tables, engine.body, np.ascontiguousarray(constants))
+        self.constants = engine.constants_of(np.ascontiguousarray(constants))
         self.interrupted = threading.Event()
 
     def take(self, constants: Array) -> None:
         """Replace the constants."""
         before, tables = self.constants, self.engine.tables
-        self.constants = PileConstants(tables, self.engine.body, np.ascontiguousarray(constants))
+        self.constants = self.engine.constants_of(np.ascontiguousarray(constants))
         planes = slice(tables.nsolid, None)
         if not np.array_equal(self.constants.records[planes], before.records[planes]):
             self.near.forget()
@@ -64,7 +102,7 @@ class PileWorld:
 
     def forward(
         self, a: WorldRows, t: int, state: WorldState, memory: Memory | None = None, keep: bool = False
-    ) -> PileStep:
+    ) -> StepResult:
         """Step t. memory: for the arrays of this step; None: the world's, which the next step overwrites. keep: its
         derivative is expected."""
         memory = self.memory if memory is None else memory
@@ -72,7 +110,7 @@ class PileWorld:
         return self.engine.forward(memory, self.near, self.constants, inputs_of(a, t, state), keep)
 
     def backward(
-        self, a: WorldRows, t: int, state: WorldState, step: PileStep, bars: PileOutputCotangents
+        self, a: WorldRows, t: int, state: WorldState, step: StepResult, bars: PileOutputCotangents
     ) -> PileInputCotangents:
         """The derivative of step t, which started from `state`."""
         assert self.adjoint is not None
@@ -167,7 +205,7 @@ class ConstantsCotangent:
 
     def of_model(self, world: PileWorld) -> Array:
         """The cotangent of the model's constants."""
-        return PileConstants.vjp(world.engine.tables, world.engine.body, self.links, self.records)
+        return world.constants.vjp(self.links, self.records)
 
 
 def inputs_of(a: WorldRows, t: int, state: WorldState) -> PileInputs:

@@ -8,13 +8,13 @@ operators takes longer than a step of a small world, and torch.func does not see
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..physics.kernels import KernelKey
-from ..schema.signatures import ONE_STEP, ROLLOUT, RolloutSettings
+from ..schema.signatures import ONE_STEP, ROLLOUT, Role, RolloutSettings
 from . import execute, operators, quick
 from .program import Program
 from .request import Request
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 Tensors = dict[str, Tensor]
 
 
-def evaluate(request: Request, tensors: Tensors) -> Tensors:
+def evaluate(request: Request, tensors: Tensors, keep_steps: bool = False) -> Tensors:
     """The results of a form, by their names, differentiable. See `execute.evaluate`."""
     if traced():
         results = operators.evaluate(request, tensors)
@@ -38,8 +38,8 @@ def evaluate(request: Request, tensors: Tensors) -> Tensors:
     elif torch.is_grad_enabled() and _any_requires_grad(*tensors.values()):
         results = _EvaluateOnce.apply(request, *tensors.values())
     else:
-        return execute.evaluate(request, tensors)[0]
-    return {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
+        return execute.evaluate(request, tensors, keep_steps)[0]
+    return {a.name: x for a, x in zip(request.results(), results)}
 
 
 def vjp(request: Request, tensors: Tensors, wanted: tuple[str, ...] = ()) -> Mapping[str, Tensor]:
@@ -59,7 +59,7 @@ class _Evaluate(torch.autograd.Function):
 
     @staticmethod
     def forward(request: Request, *tensors: Tensor) -> tuple:
-        outputs, record = execute.evaluate(request, dict(zip(request.names, tensors)))
+        outputs, record = execute.evaluate(request, dict(zip(request.names, tensors)), request.keeps_solution)
         return *outputs.values(), record
 
     @staticmethod
@@ -104,11 +104,10 @@ class _EvaluateOnce(torch.autograd.Function):
 def _keep(
     ctx: Any, request: Request, tensors: Sequence[Tensor], results: Sequence[Tensor], record: PileRecord | None
 ) -> None:
-    outputs = {a.name: x for a, x in zip(request.signature.results(request.settings), results)}
+    outputs = {a.name: x for a, x in zip(request.results(), results)}
     Residuals.of(request, dict(zip(request.names, tensors)), outputs, record).save(ctx)
     ctx.set_materialize_grads(False)
-    if request.signature.status:
-        ctx.mark_non_differentiable(outputs[request.signature.status])
+    ctx.mark_non_differentiable(*(outputs[a.name] for a in request.results() if a.role is not Role.OUTPUT))
 
 
 def _backward(ctx: Any, cotangents: Sequence[Tensor | None]) -> tuple:
@@ -162,11 +161,11 @@ class _QuickStep(torch.autograd.Function):
     """A step that `quick.step` has computed already."""
 
     @staticmethod
-    def forward(ctx: Any, program: Program, last: list[Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, program: Program, done: quick.QuickResult, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.save_for_backward(*tensors)
-        ctx.program = program
+        ctx.program, ctx.solution = program, done.solution
         ctx.set_materialize_grads(False)
-        return tuple(last)
+        return done.last
 
     @staticmethod
     def backward(ctx: Any, *last_bars: Tensor | None) -> tuple:
@@ -174,7 +173,7 @@ class _QuickStep(torch.autograd.Function):
         if all(bar is None for bar in last_bars):
             return (None,) * (2 + len(ctx.saved_tensors))
         if plain_backward() and not mapped_at_once(last_bars):
-            found = quick.step_vjp(ctx.program, state, u, last_bars)
+            found = quick.step_vjp(ctx.program, state, u, last_bars, ctx.solution)
             if found is not None:
                 return None, None, *found
         single = u.ndim == 1
@@ -182,7 +181,8 @@ class _QuickStep(torch.autograd.Function):
             state, u = [x.unsqueeze(0) for x in state], u.unsqueeze(0)
             last_bars = tuple(None if bar is None else bar.unsqueeze(0) for bar in last_bars)
         cotangents = (*last_bars, None)  # of the status
-        *state_bars, u_bar = _rollout_vjp(ctx.program, ONE_STEP, state, u.unsqueeze(0), cotangents)
+        solutions = None if ctx.solution is None else ctx.solution.unsqueeze(0)
+        *state_bars, u_bar = _rollout_vjp(Kept(ctx.program, ONE_STEP, state, u.unsqueeze(0), solutions), cotangents)
         results = (*state_bars, u_bar.squeeze(0))
         return None, None, *(x.squeeze(0) if single else x for x in results)
 
@@ -191,11 +191,11 @@ class _QuickRollout(torch.autograd.Function):
     """A rollout that `quick.rollout` has computed already: the path, and the last state."""
 
     @staticmethod
-    def forward(ctx: Any, program: Program, results: list[Tensor], *tensors: Tensor) -> tuple[Tensor, ...]:
-        ctx.save_for_backward(*results[: len(_PATH)], tensors[-1])
-        ctx.program = program
+    def forward(ctx: Any, program: Program, done: quick.QuickResult, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.save_for_backward(*done.path, tensors[-1])
+        ctx.program, ctx.solution = program, done.solution
         ctx.set_materialize_grads(False)
-        return tuple(results)
+        return *done.path, *done.last
 
     @staticmethod
     def backward(ctx: Any, *cotangents: Tensor | None) -> tuple:
@@ -205,24 +205,36 @@ class _QuickRollout(torch.autograd.Function):
             return (None,) * (2 + len(ctx.saved_tensors))
         last_only = all(bar is None for bar in path_bars)
         if last_only and plain_backward() and not mapped_at_once(last_bars):
-            found = quick.rollout_vjp(ctx.program, path, u, last_bars)
+            found = quick.rollout_vjp(ctx.program, path, u, last_bars, ctx.solution)
             if found is not None:
                 return None, None, *found
         single = u.ndim == 2
         if single:
             path, u = [x.unsqueeze(1) for x in path], u.unsqueeze(1)
             cotangents = tuple(None if bar is None else bar.unsqueeze(-2) for bar in cotangents)
-        found = _rollout_vjp(ctx.program, RolloutSettings(len(u)), path, u, (*cotangents, None))
+        kept = Kept(ctx.program, RolloutSettings(len(u)), path, u, ctx.solution)
+        found = _rollout_vjp(kept, (*cotangents, None))
         return None, None, *(x.squeeze(-2) if single else x for x in found)
 
 
-def _rollout_vjp(
-    program: Program, settings: RolloutSettings, states: Sequence[Tensor], u: Tensor,
-    cotangents: Sequence[Tensor | None],
-) -> tuple[Tensor, ...]:  # fmt: skip
-    """The cotangents of the start and of the controls; states: the path, or the start of a rollout without."""
-    request = Request(program, ROLLOUT, _START, "", settings)
-    residuals = Residuals(request, dict(zip((*_PATH, _START[-1]), (*states, u))))
+class Kept(NamedTuple):
+    """What the backward pass of a short call starts from. states: the path, or the start of a rollout without.
+    u [T, B, nu]. solution [T, B, n]: what the solvers of the steps found, None if adjoints do not want it."""
+
+    program: Program
+    settings: RolloutSettings
+    states: Sequence[Tensor]
+    u: Tensor
+    solution: Tensor | None
+
+
+def _rollout_vjp(kept: Kept, cotangents: Sequence[Tensor | None]) -> tuple[Tensor, ...]:
+    """The cotangents of the start and of the controls."""
+    request = Request(kept.program, ROLLOUT, _START, "", kept.settings)
+    tensors = dict(zip((*_PATH, _START[-1]), (*kept.states, kept.u)))
+    if kept.solution is not None:
+        tensors["solution"] = kept.solution
+    residuals = Residuals(request, tensors)
     found = residuals.vjp(cotangents, (), execute.vjp if plain_backward() else _apply_vjp)
     return tuple(found[name] for name in _START)
 
@@ -238,10 +250,10 @@ def quick_step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Te
     """`quick.step`, differentiable; None where it does not apply."""
     if not plain_call():
         return None
-    last = quick.step(program, state, u)
-    if last is not None and torch.is_grad_enabled() and _any_requires_grad(*state, u):
-        return _QuickStep.apply(program, list(last), *state, u)
-    return last
+    done = quick.step(program, state, u)
+    if done is not None and torch.is_grad_enabled() and _any_requires_grad(*state, u):
+        return _QuickStep.apply(program, done, *state, u)
+    return done if done is None else done.last
 
 
 def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
@@ -250,13 +262,13 @@ def quick_rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> Rollo
         return None
     recorded = torch.is_grad_enabled() and _any_requires_grad(*state, u)
     if recorded:
-        program.kernels.prepare(KernelKey(ROLLOUT.adjoint))
-    motion = quick.rollout(program, state, u)
-    if motion is not None and recorded:
-        n = len(motion.path)
-        results = _QuickRollout.apply(program, [*motion.path, *motion.last], *state, u)
-        return RolloutResult(results[:n], results[n:], motion.status)
-    return motion
+        program.kernels.prepare(KernelKey(ROLLOUT.adjoint, solution=program.solution_size > 0))
+    done = quick.rollout(program, state, u, keep=recorded)
+    if done is not None and recorded:
+        n = len(done.path)
+        results = _QuickRollout.apply(program, done, *state, u)
+        return RolloutResult(results[:n], results[n:], done.status)
+    return done if done is None else RolloutResult(done.path, done.last, done.status)
 
 
 def first_only(backward: Callable[..., tuple]) -> Callable[..., tuple]:

@@ -29,12 +29,16 @@ def evaluate(
     """The results of a form, in the order of its signature, and a record for `vjp`.
 
     The record is what a rollout of one big world found on its way and its states do not tell: None for all others.
-    keep_steps: whole steps go into it, as far as there is room, since the derivative will be wanted.
+    keep_steps: whole steps go into it, as far as there is room, since the derivative will be wanted; so are the
+    solutions of steps among the results then.
     """
     program, signature = request.program, request.signature
     leads = request.check(signature, tensors)
     (batch,) = leads["B"]
-    outputs = {name: empty(shape, program.dtype) for name, shape in request.result_shapes(leads).items()}
+    shapes = request.result_shapes(leads)
+    if not keep_steps:
+        shapes.pop("solution", None)
+    outputs = {name: empty(shape, program.dtype) for name, shape in shapes.items()}
     rows = _rows(signature, tensors, outputs)
     integers = request.integers(signature, leads)
     record = None
@@ -67,7 +71,7 @@ def vjp(
     for bar, primal in cotangents:
         shape = (*leads[plan.writes[bar.name].lead], plan.writes[bar.name].size)
         if primal.role is Role.PARAMETER:  # kernels fill only the elements that vary
-            results[bar.name] = torch.zeros(shape, dtype=program.dtype)
+            results[bar.name] = empty(shape, program.dtype).zero_()
         else:
             results[bar.name] = empty(shape, program.dtype)
     rows, integers = {**tensors, **results}, request.integers(signature, leads)
@@ -87,8 +91,11 @@ def vjp(
 def launch(
     request: Request, signature: Signature, batch: int, rows: Mapping[str, Tensor], integers: Mapping[str, int]
 ) -> None:
-    """Run a kernel. rows: [B, n] or [T, B, n] tensors, and those of its parameters that are given."""
+    """Run a kernel. rows: [B, n] or [T, B, n] tensors, and those of its parameters that are given. What solvers found
+    is overwritten step after step if nobody keeps it."""
     program, network = request.program, request.network
+    if program.solution_size and "solution" not in rows and any(a.role is Role.SOLUTION for a in signature.writes):
+        rows = {**rows, "solution": torch.empty(batch, program.solution_size, dtype=program.dtype)}
     if not any(rows[argument.name].numel() for argument in signature.writes if argument.name in rows):
         return  # of no coordinates, in however many environments, there is nothing to compute
     constants = rows.get("constants")
@@ -124,13 +131,14 @@ def kernel_key(request: Request, signature: Signature, names: Mapping[str, Any])
         constants is not None and constants.ndim == 2,
         request.parameters,
         None if network is None else network.signature(names),
+        "solution" in names,
     )
 
 
 def prepare_vjp(request: Request, tensors: Mapping[str, Tensor], wanted: Collection[str]) -> None:
     """Have the kernel of a rollout's adjoint built while its own is."""
     if request.signature.rollout and request.program.sparse is None:
-        names = {**tensors, **dict.fromkeys(wanted)}
+        names = {**tensors, **dict.fromkeys(wanted), **dict.fromkeys(["solution"] * request.keeps_solution)}
         request.program.kernels.prepare(kernel_key(request, request.adjoint(), names))
 
 

@@ -17,7 +17,8 @@ from .tangent import Tangent, conjugate, logarithm, normalised, product
 
 
 class StepPoint(NamedTuple):
-    """Where a step is linearised: states and controls [B, n], constants [nconst] or [B, nconst] (None: the model's)."""
+    """Where a step is linearised: states and controls [B, n], constants [nconst] or [B, nconst] (None: the model's).
+    solution [B, n]: what the solver of the step found, None if adjoints do not start from it."""
 
     program: Program
     tangent: Tangent
@@ -25,6 +26,7 @@ class StepPoint(NamedTuple):
     controls: Tensor
     constants: Tensor | None
     parameters: str  # names of those in the constants, separated by commas
+    solution: Tensor | None = None
 
 
 def step_jacobians(at: StepPoint, q_next: Tensor) -> tuple[Tensor, Tensor]:
@@ -45,6 +47,8 @@ def step_jacobians(at: StepPoint, q_next: Tensor) -> tuple[Tensor, Tensor]:
     tensors |= dict(zip(state_names("last_", "_bar"), last_bars))
     if at.constants is not None:
         tensors["constants"] = at.constants if at.constants.ndim == 1 else _each(at.constants, n)
+    if at.solution is not None:
+        tensors["solution"] = _each(at.solution, n).unsqueeze(0)
     request = Request(at.program, ROLLOUT, tuple(tensors), at.parameters, ONE_STEP)
     found = autograd.vjp(request, tensors)
     A = torch.cat([tangent.project(q, found["q_bar"]), found["v_bar"]], -1)
@@ -63,6 +67,8 @@ def euler_jacobians(at: StepPoint, q_next: Tensor) -> tuple[Tensor, Tensor]:
     tensors = dict(zip(NAMES, at.state)) | {"controls": at.controls}
     if at.constants is not None:
         tensors["constants"] = at.constants
+    if at.solution is not None:
+        tensors["solution"] = at.solution
     J = execute.jacobians(Request(at.program, JACOBIANS, tuple(tensors), at.parameters), tensors)
     on_q = torch.ones_like(v)
     for a, b in tangent.quaternions:  # q⁺ = q ⊕ step: a step turns all that came before it

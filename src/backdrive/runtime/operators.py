@@ -56,7 +56,7 @@ def _evaluate(
     form: str, names: str, tensors: Sequence[Tensor], program: int, parameters: str, settings: Sequence[int]
 ) -> list[Tensor]:
     request = Request.parse(form, names, program, parameters, settings)
-    return list(execute.evaluate(request, _by_name(request, tensors))[0].values())
+    return list(execute.evaluate(request, _by_name(request, tensors), request.keeps_solution)[0].values())
 
 
 @torch.library.custom_op("backdrive::vjp", mutates_args=())
@@ -142,7 +142,7 @@ def _(form, names, tensors, program, parameters, settings, wanted):  # type: ign
 def _keep(ctx: Any, inputs: tuple, output: Sequence[Tensor]) -> None:
     form, names, tensors, *rest = inputs
     request = Request.parse(form, names, *rest)
-    outputs = {a.name: x for a, x in zip(request.signature.results(request.settings), output)}
+    outputs = {a.name: x for a, x in zip(request.results(), output)}
     Residuals.of(request, dict(zip(request.names, tensors)), outputs, None).save(ctx)
 
 

@@ -9,6 +9,8 @@ import sys
 import torch
 from torch import Tensor
 
+from ..model import checks
+
 _LARGE = 32 << 20  # bytes; for smaller tensors, the C library's allocator reuses memory that is mapped already
 
 
@@ -18,7 +20,8 @@ def empty(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
     A long rollout writes its states once, at the speed of memory: at 4 KB a page, mapping the pages would take longer
     than computing the states.
     """
-    tensor = torch.empty(shape, dtype=dtype)
+    with checks.told_if_too_large(shape, dtype.itemsize):
+        tensor = torch.empty(shape, dtype=dtype)
     size = tensor.numel() * tensor.element_size()
     if size >= _LARGE and _madvise is not None:
         start = -(-tensor.data_ptr() // mmap.PAGESIZE) * mmap.PAGESIZE

@@ -82,6 +82,7 @@ class Program:
         self.state_sizes = tuple(self._sizes[field.size] for field in STATE)
         self.step_sizes = (*self.state_sizes, model.nu)  # of the state, and of the controls
         self.status_size, self._nlink = self._sizes["nstatus"], model.nlink
+        self.solution_size = self._sizes["nsolution"]  # 0: adjoints of steps start from nothing
         self.quick_calls: dict[str, QuickCall] = {}
         self.plans: dict[Any, CallPlan] = {}  # of signatures
         self.assembled: tuple[dict[str, Tensor], Tensor] | None = None  # the last parameters, and constants with them
@@ -122,6 +123,7 @@ class Program:
             "nv": model.nv, "nu": model.nu, "nwrench": 6 * model.nlink, "nconst": len(model.constants),
             "npose": model.nlink * sum(POSE), "ngain": model.nu * 2 * model.nv, "njacobian": 2 * model.nv + model.nu,
             "nstatus": STATUS[-1] if self.sparse is not None else status_size(self.scheme, tables is not None),
+            "nsolution": 0 if tables is None else self.scheme.solutions * model.nv,
         }  # fmt: skip
         if tables is not None:  # every slot for a contact, and every other row
             sizes["nforce"] = tables.nslot * FORCE + tables.nsingle
@@ -145,7 +147,7 @@ class Program:
         soft = self.scheme.soft is not None
         size = 2 * rows * (self.model.nv if soft else rows) * 8 * host().lanes(self.bits)
         if size > MOST_MEMORY:
-            advice = "by <exclude> or contype" if soft else (
+            advice = "by <exclude> or contype (big worlds: see Simulator(sparse=True))" if soft else (
                 "scene.exclude(a, b), or take the form for big worlds of free bodies, "
                 "Simulator(sparse=True, impacts=False)"
             )  # fmt: skip

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,7 +21,6 @@ from ..schema.signatures import POSES, ROLLOUT, SIGNATURES, RolloutSettings, Sig
 from ..schema.state import state_names
 from .program import Program
 from .report import nothing_to_report
-from .result import RolloutResult
 
 
 class Shortcut(NamedTuple):
@@ -53,7 +52,8 @@ class QuickCall:
 
     def __init__(self, program: Program, shortcut: Shortcut) -> None:
         signature = shortcut.signature
-        self.executable = program.kernels.get(KernelKey(signature.form))
+        solves = program.solution_size > 0 and "solution" in signature.arguments
+        self.executable = program.kernels.get(KernelKey(signature.form, solution=solves))
         fixed = program.values | _INTEGERS | {"constants": program.constants.data_ptr()}
         self.words: list[int] = []
         self.rows: list[int] = []  # positions of the rows' addresses, in the order of the signature
@@ -71,7 +71,7 @@ class QuickCall:
                 self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
         self._templates: dict[tuple[int, ...], tuple[list[int], int]] = {}
 
-    def __call__(self, batch: int, addresses: Sequence[int], **integers: int) -> None:
+    def __call__(self, batch: int, addresses: Iterable[int], **integers: int) -> None:
         """addresses: of all rows, in the order of the signature. integers: always the same ones."""
         template = self._templates.get((batch, *integers.values()))
         if template is None:
@@ -104,7 +104,17 @@ def quick_call(program: Program, name: str) -> QuickCall:
     return call
 
 
-def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, ...] | None:
+class QuickResult(NamedTuple):
+    """As `RolloutResult`; a single step has no path. solution [T, B, n], or [B, n] of a step: what the solvers of the
+    steps found, None if adjoints do not start from it, or it was not kept."""
+
+    path: tuple[Tensor, ...]
+    last: tuple[Tensor, ...]
+    status: Tensor
+    solution: Tensor | None
+
+
+def step(program: Program, state: Sequence[Tensor], u: Tensor) -> QuickResult | None:
     """The state after one step from tensors [B, n] or [n], with controls u alike."""
     shape = state[0].shape[:-1]
     batch = math.prod(shape)
@@ -113,12 +123,19 @@ def step(program: Program, state: Sequence[Tensor], u: Tensor) -> tuple[Tensor, 
     last = tuple(map(torch.empty_like, state))
     status = u.new_empty((batch, program.status_size))
     ends = tuple(map(_address, last))
-    quick_call(program, "step")(batch, (*map(_address, (*state, u)), *ends, *ends, status.data_ptr()))
-    return last if program.nonfinite != "raise" or nothing_to_report(status, u, program.limited) else None
+    solution = u.new_empty((batch, program.solution_size)) if program.solution_size else None
+    addresses = (*map(_address, (*state, u)), *ends, *ends, status.data_ptr(), *_addresses(solution))
+    quick_call(program, "step")(batch, addresses)
+    if program.nonfinite == "raise" and not nothing_to_report(status, u, program.limited):
+        return None
+    return QuickResult((), last, status, solution)
 
 
-def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResult | None:
-    """A short rollout with controls u [T, B, nu], or [T, nu] without a batch, and then all results are without."""
+def rollout(program: Program, state: Sequence[Tensor], u: Tensor, keep: bool) -> QuickResult | None:
+    """A short rollout with controls u [T, B, nu], or [T, nu] without a batch, and then all results are without.
+
+    keep: the adjoint will be wanted, too.
+    """
     shape = state[0].shape[:-1]
     steps, batch = len(u) if u.ndim else 0, math.prod(shape)
     if len(shape) > 1 or not program.quick(batch, steps) or not _plain(program, shape, state, program.state_sizes):
@@ -134,15 +151,16 @@ def rollout(program: Program, state: Sequence[Tensor], u: Tensor) -> RolloutResu
         path.append(y)
         rows.append(address + size)
     last = tuple(map(torch.empty_like, state))
-    addresses = (*map(_address, (*state, u)), *rows, *map(_address, (*last, status)))
+    solution = u.new_empty((steps, batch, program.solution_size)) if program.solution_size else None
+    addresses = (*map(_address, (*state, u)), *rows, *map(_address, (*last, status)), *_addresses(solution))
     quick_call(program, "rollout")(batch, addresses, steps=steps)
     if program.nonfinite == "raise" and not nothing_to_report(status, u, program.limited):
         return None
-    return RolloutResult(tuple(path), last, status)
+    return QuickResult(tuple(path), last, status, solution if keep else None)
 
 
 def step_vjp(
-    program: Program, state: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None]
+    program: Program, state: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None], solution: Tensor | None
 ) -> tuple[Tensor, ...] | None:
     """The cotangents of the state and of u, from those of the state after a `step` (None: zero)."""
     bars = [_whole(bar, x.shape, x.dtype) for bar, x in zip(last_bars, state)]
@@ -155,13 +173,13 @@ def step_vjp(
     results = tuple(map(torch.empty_like, (*state, u)))
     zeros = (program.zeros.data_ptr(),) * len(state)
     after = map(_address, (*bars, *results))
-    addresses = (*map(_address, (*state, u)), *zeros, *after)
+    addresses = (*map(_address, (*state, u)), *_addresses(solution), *zeros, *after)
     quick_call(program, "step_adjoint")(batch, addresses)
     return results
 
 
 def rollout_vjp(
-    program: Program, path: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None]
+    program: Program, path: Sequence[Tensor], u: Tensor, last_bars: Sequence[Tensor | None], solution: Tensor | None
 ) -> tuple[Tensor, ...] | None:
     """The cotangents of the start and of u, from those of the last state of a `rollout` (None: zero)."""
     shape, steps = path[0].shape[1:-1], len(u)
@@ -171,7 +189,7 @@ def rollout_vjp(
     results = tuple(map(torch.empty_like, (*bars, u)))
     zeros = (program.zeros.data_ptr(),) * len(path)
     given, given_bars = map(_address, (*path, u)), map(_address, bars)
-    addresses = (*given, *zeros, *given_bars, *map(_address, results))
+    addresses = (*given, *_addresses(solution), *zeros, *given_bars, *map(_address, results))
     quick_call(program, "rollout_adjoint")(math.prod(shape), addresses, steps=steps, truncate=steps + 1)
     return results
 
@@ -192,6 +210,10 @@ def poses_vjp(program: Program, state: Sequence[Tensor], bar: Tensor) -> list[Te
     results = [torch.empty(x.shape, dtype=x.dtype) for x in state]
     quick_call(program, "poses_adjoint")(len(bar), [x.data_ptr() for x in (*state, bar, *results)])
     return results
+
+
+def _addresses(solution: Tensor | None) -> tuple[int, ...]:
+    return () if solution is None else (solution.data_ptr(),)
 
 
 def _plain(program: Program, shape: Sequence[int], tensors: Sequence[Tensor], sizes: Sequence[int]) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..schema.signatures import DIFFERENTIABLE, Argument, RolloutSettings, Signature
+from ..schema.signatures import DIFFERENTIABLE, Argument, Role, RolloutSettings, Signature
 from .program import Program
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ class Shaped(NamedTuple):
 
 
 class CallPlan:
-    """A signature with the sizes of a program, which calls need again and again.
-
-    results: without the path of a rollout, and with it.
-    """
+    """A signature with the sizes of a program, which calls need again and again."""
 
     def __init__(self, signature: Signature, size: Callable[[str], int]) -> None:
         def shaped(a: Argument) -> Shaped:
@@ -48,7 +45,6 @@ class CallPlan:
         self.reads = [shaped(a) for a in signature.reads]
         self.writes = {a.name: shaped(a) for a in signature.writes}
         self.names = frozenset(a.name for a in signature.reads)
-        self.results = [[x for x in self.writes.values() if not x.rows], list(self.writes.values())]
 
 
 @dataclass(eq=False)
@@ -78,6 +74,16 @@ class Request:
     def adjoint(self) -> Signature:
         """The signature of its derivative."""
         return self.signature.adjoint_signature(self.settings)
+
+    @property
+    def keeps_solution(self) -> bool:
+        """Whether its adjoint starts from what the solvers of its steps found."""
+        return self.program.solution_size > 0 and self.settings is not None and self.settings.every == 1
+
+    def results(self) -> tuple[Argument, ...]:
+        """What it returns: the results of its signature, and the solution if the adjoint wants it."""
+        found = self.signature.results(self.settings)
+        return found if self.keeps_solution else tuple(a for a in found if a.role is not Role.SOLUTION)
 
     def renamed(self, names: Iterable[str]) -> Request:
         """The same call with other tensors: those that its adjoint reads."""
@@ -122,9 +128,9 @@ class Request:
 
     def result_shapes(self, leads: Leads) -> dict[str, tuple[int, ...]]:
         """The shapes of the results: a path has a row more, for its start."""
-        whole = self.settings is None or bool(self.settings.path)
-        shapes = {}
-        for name, lead, size, _, _, rows in self.plan(self.signature).results[whole]:
+        writes, shapes = self.plan(self.signature).writes, {}
+        for argument in self.results():
+            name, lead, size, _, _, rows = writes[argument.name]
             first, *others = leads[lead]
             shapes[name] = (first + rows, *others, size)
         return shapes

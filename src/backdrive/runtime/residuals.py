@@ -60,9 +60,8 @@ class Residuals(NamedTuple):
                 "backdrive: many gradients at once (is_grads_batched=True, vectorize=True) of a recorded graph are not "
                 "possible; use torch.func.jacrev, torch.func.vmap, or Simulator.linearize"
             )
-        request, settings = self.request, self.request.settings
-        signature, adjoint = request.signature, request.adjoint()
-        given = {a.name: bar for a, bar in zip(signature.results(settings), cotangents)}
+        request, adjoint = self.request, self.request.adjoint()
+        given = {a.name: bar for a, bar in zip(request.results(), cotangents)}
         tensors = self._before_steps()
         leads, plan = request.leads(adjoint, tensors), request.plan(adjoint)
         start_bars: Tensors = {}

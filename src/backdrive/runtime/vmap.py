@@ -23,7 +23,7 @@ def vmap_evaluate(
     fold = Fold(size, request.names, signature.reads[0], tensors, dims)
     folded = [fold.fold(x, dim, signature.arguments[name]) for name, x, dim in zip(request.names, tensors, dims)]
     outputs = function(request, *folded)
-    axes = [a.batch_axis for a in signature.results(request.settings)]
+    axes = [a.batch_axis for a in request.results()]
     others = outputs[len(axes) :]
     return (*(fold.unfold(y, axis) for y, axis in zip(outputs, axes)), *others), (*axes, *(None for _ in others))
 

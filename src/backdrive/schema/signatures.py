@@ -16,6 +16,7 @@ and sizes of the model: those of the state (`state.STATE`), and
     npose      numbers of all links' poses    nforce     numbers of all constraints' forces
     ngain      nu rows of 2 nv feedback gains            njacobian  2 nv + nu, a row of a step's Jacobian
     ninput     inputs of a policy             nweight    its weights, with their padding
+    nsolution  numbers that a step's solver found, from which its adjoint starts
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ class Role(Enum):
     PARAMETER = "parameter"  # a table that the environments share, or of which each may have its own row
     OUTPUT = "output"
     STATUS = "status"  # how a step went; it has no derivative
+    SOLUTION = "solution"  # what the solver of a step found, for its adjoint; nobody else sees it
     COTANGENT = "cotangent"  # the derivative of the loss with respect to the argument without the suffix "_bar"
 
 
@@ -190,13 +192,14 @@ _WRENCH = Argument("wrenches", ("B", "nwrench"), Role.INPUT, optional=True, pair
 _WRENCHES = Argument("wrenches", ("T", "B", "nwrench"), Role.INPUT, optional=True, paired=True)
 _CONSTANTS = Argument("constants", ("nconst",), Role.PARAMETER, optional=True, batchable=True)
 _STATUS = Argument("status", ("T", "B", "nstatus"), Role.STATUS)
+_SOLUTION = Argument("solution", ("T", "B", "nsolution"), Role.SOLUTION, optional=True)
 _LAST = _states(role=Role.OUTPUT, prefix="last_")
 _TIMES = _states(("T", "B"))
 
 ROLLOUT = Signature(
     "rollout",
     (*_states(), _CONTROLS, _WRENCHES, _CONSTANTS),
-    (*_path("S"), *_LAST, _STATUS),
+    (*_path("S"), *_LAST, _STATUS, _SOLUTION),
     ("steps", "every"),
     integrates=True,
     adjoint="rollout_adjoint",
@@ -212,7 +215,7 @@ POLICY_ROLLOUT = Signature(
         _WRENCHES,
         _CONSTANTS,
     ),
-    (*_path("S"), *_LAST, _STATUS, replace(_CONTROLS, role=Role.OUTPUT)),
+    (*_path("S"), *_LAST, _STATUS, replace(_CONTROLS, role=Role.OUTPUT), _SOLUTION),
     ("steps", "every"),
     integrates=True,
     adjoint="policy_rollout_adjoint",
@@ -237,7 +240,7 @@ TRACKING = Signature(
 )
 JACOBIANS = Signature(
     "jacobians",
-    (*_states(), _CONTROL, _CONSTANTS),
+    (*_states(), _CONTROL, replace(_SOLUTION, axes=("B", "nsolution")), _CONSTANTS),
     (
         Argument("after", ("nv", "B", "njacobian"), Role.OUTPUT),
         Argument("step", ("nv", "B", "njacobian"), Role.OUTPUT),
@@ -276,15 +279,16 @@ POSES = Signature(
 )
 
 _POLICY_RESIDUALS = (("inputs", replace(_CONTROLS, role=Role.INPUT)),)
+_SOLVED = (("controls", _SOLUTION),)  # segments of several steps are solved again
 
 SIGNATURES = {
     signature.form: signature
     for signature in (
         ROLLOUT,
-        _adjoint("rollout_adjoint", ROLLOUT, ("steps", "truncate")),
+        _adjoint("rollout_adjoint", ROLLOUT, ("steps", "truncate"), _SOLVED),
         _adjoint("checkpoint_adjoint", ROLLOUT, ("steps", "every", "truncate")),
         POLICY_ROLLOUT,
-        _adjoint("policy_rollout_adjoint", POLICY_ROLLOUT, ("steps", "truncate"), _POLICY_RESIDUALS),
+        _adjoint("policy_rollout_adjoint", POLICY_ROLLOUT, ("steps", "truncate"), (*_POLICY_RESIDUALS, *_SOLVED)),
         _adjoint("policy_checkpoint_adjoint", POLICY_ROLLOUT, ("steps", "every", "truncate"), _POLICY_RESIDUALS),
         TRACKING,
         JACOBIANS,

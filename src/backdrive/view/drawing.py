@@ -13,9 +13,8 @@ from matplotlib.colors import to_rgba
 from matplotlib.patches import Circle, Patch, Polygon
 from matplotlib.transforms import Affine2D
 
-from ..model import Kind, Model, State, checks
+from ..model import Kind
 from . import style
-from .camera import limits as camera_limits
 from .world import Outline, PlanarWorld, Tie, contains, rotated
 
 Array = np.ndarray
@@ -202,56 +201,6 @@ class Drawing:
         """A typical length of a link, m."""
         points = [o.points() for o in self.world.outlines if o.link == link]
         return float(np.abs(np.concatenate(points)).max()) if points else 0.1
-
-
-def draw(
-    model: Model,
-    state: State | None = None,
-    ax: Axes | None = None,
-    *,
-    environment: int = 0,
-    limits: Any = "auto",
-    colors: Mapping[str, str] | None = None,
-) -> Axes:
-    """A picture of a planar world.
-
-    state: q [nq], or [B, nq], of which ``environment`` selects one; None: the state it was built in. ax: matplotlib
-    axes; None: a new figure. limits: (left, right, bottom, top) in m, or "auto". colors: {body: colour}.
-    """
-    if not isinstance(model, Model):
-        raise TypeError(f"model must be a backdrive Model (Scene.build()), got {type(model).__name__}")
-    world = PlanarWorld(model, model.constants)
-    q = _coordinates(model.initial_state() if state is None else state, model, environment)
-    angle, position = world.poses(q[None])
-    if ax is None:
-        import matplotlib.pyplot as plt
-
-        ax = plt.subplots(constrained_layout=True)[1]
-    Drawing(ax, world, colors).pose(angle[0], position[0], camera_limits(world, angle, position, limits)[0])
-    return ax
-
-
-def _coordinates(state: State, model: Model, environment: int) -> Array:
-    """q [nq] of one environment."""
-    if not isinstance(state, State):
-        raise TypeError(f"state must be State(q, v), got {type(state).__name__}")
-    q = state.q.detach().cpu().double().numpy()
-    if q.ndim not in (1, 2) or q.shape[-1] != model.nq:
-        raise ValueError(f"state.q must be [{model.nq}] or [B, {model.nq}], got {list(q.shape)}")
-    return choose(q, environment, q.ndim == 2, 0)
-
-
-def choose(values: Array, environment: int, batched: bool, axis: int) -> Array:
-    """The values of one environment; values have a batch along `axis` if `batched`."""
-    if not batched:
-        if environment != 0:
-            raise ValueError(f"there is one world only, not environment {environment!r}")
-        return values
-    count = values.shape[axis]
-    number = checks.integer(environment, "environment", -count)
-    if number >= count:
-        raise ValueError(f"environment must be a number from 0 to {count - 1}, got {environment!r}")
-    return values.take(number, axis)
 
 
 def _patch(outline: Outline, face: Any, edge: Any, **options: Any) -> Patch:

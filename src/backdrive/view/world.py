@@ -9,7 +9,8 @@ import numpy as np
 
 from ..model import Kind, Model
 from ..schema import layout
-from ..schema.layout import LINK, NQ, EqualityKind, ShapeKind
+from ..schema.layout import LINK, EqualityKind, ShapeKind
+from .poses import link_poses
 
 Array = np.ndarray
 
@@ -76,34 +77,15 @@ class PlanarWorld:
 
     def __post_init__(self) -> None:
         if self.model.dim != 2:
-            raise ValueError("backdrive.view draws planar worlds, of Scene(dim=2); this model is of dim 3")
+            raise ValueError("the planar backend draws planar worlds, of Scene(dim=2); this model is of dim 3")
         self.outlines = [self._outline(i) for i in range(self.model.nshape)]
         self.pins = [self._pin(i) for i in range(self.model.nlink)]
         self.ties = self._ties()
 
     def poses(self, q: Array) -> tuple[Array, Array]:
         """Angle [S, nlink] (rad) and position [S, nlink, 2] (m) of the links, for coordinates q [S, nq]."""
-        times, n = len(q), self.model.nlink
-        angle, position = np.zeros((times, n)), np.zeros((times, n, 2))
-        for i in range(n):
-            record, kind = self._link(i), self.model.kind[i]
-            parent, at = int(self.model.parent[i]), int(self.model.qadr[i])
-            x = q[:, at : at + NQ[kind]]
-            tilt = math.atan2(record[layout.ROTATION + 3], record[layout.ROTATION])
-            anchor, axis = record[layout.ANCHOR :][:2], record[layout.AXIS :][:3]
-            turned, moved = np.full(times, tilt), np.tile(record[layout.OFFSET :][:2], (times, 1))
-            if kind == Kind.HINGE:
-                turned = tilt + axis[2] * x[:, 0]
-                moved = moved + rotated(tilt, anchor) - rotated(turned, anchor)
-            elif kind == Kind.SLIDER:
-                moved = moved + rotated(tilt, axis[:2] * x)
-            elif kind == Kind.PLANAR:
-                turned, moved = tilt + x[:, 2], moved + rotated(tilt, x[:, :2])
-            if parent >= 0:
-                moved = position[:, parent] + rotated(angle[:, parent], moved)
-                turned = angle[:, parent] + turned
-            angle[:, i], position[:, i] = turned, moved
-        return angle, position
+        positions, rotations = link_poses(self.model, q[:, None], self.constants, np.float64)
+        return 2.0 * np.arctan2(rotations[:, 0, :, 3], rotations[:, 0, :, 0]), positions[:, 0, :, :2]
 
     def _link(self, i: int) -> Array:
         return self.constants[layout.link_start(i) :][:LINK]

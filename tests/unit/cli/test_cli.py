@@ -139,9 +139,36 @@ def test_wrong_use_is_an_error_in_a_line(world, arguments, message, tmp_path, mo
     assert "Traceback" not in result.output and not (tmp_path / "results").exists()
 
 
-def test_worlds_of_three_dimensions_cannot_be_viewed(tmp_path):
+def test_motions_are_filmed(world, tmp_path):
+    model = bd.load(world)
+    bd.Simulator(model, 0.01).rollout(model.initial_state(), steps=20).save(tmp_path / "motion.bd")
+    result = call("view", tmp_path / "motion.bd", "--film", tmp_path / "motion.gif")
+    assert result.exit_code == 0 and "20 steps" in result.stdout and (tmp_path / "motion.gif").stat().st_size > 1000
+    result = call("view", tmp_path / "motion.bd", "--dt", 0.1)
+    assert result.exit_code == 2 and "is a motion" in " ".join(result.stderr.split())
+    (tmp_path / "junk.bd").write_text("junk")
+    result = call("view", tmp_path / "junk.bd", "--film", tmp_path / "junk.gif")
+    assert result.exit_code == 2 and "not a backdrive trajectory" in " ".join(result.stderr.split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--film", "film.avi"), "an animation is a .mp4 or a .gif file"),
+        (("--html", "page.txt"), "a page is a .html file"),
+        (("--trail", "bal"), "did you mean 'ball'?"),
+        (("--track", "ball"), "track is for spatial worlds"),
+    ],
+)
+def test_what_cannot_be_shown_is_refused_before_it_is_simulated(world, arguments, message, monkeypatch):
+    monkeypatch.setattr(bd.Simulator, "rollout", lambda *args, **options: pytest.fail("it was simulated"))
+    result = call("view", world, *arguments)
+    assert result.exit_code == 2 and message in " ".join(result.stderr.split())
+
+
+def test_worlds_of_three_dimensions_are_filmed(tmp_path):
     (tmp_path / "ball.xml").write_text(
         '<mujoco><worldbody><body><freejoint/><geom size="0.1"/></body></worldbody></mujoco>'
     )
-    result = call("view", tmp_path / "ball.xml", "--seconds", 0.01)
-    assert result.exit_code == 2 and "draws planar worlds" in result.stderr
+    result = call("view", tmp_path / "ball.xml", "--seconds", 0.1, "--out", tmp_path / "ball.gif")
+    assert result.exit_code == 0 and (tmp_path / "ball.gif").stat().st_size > 500

@@ -389,6 +389,7 @@ def test_residuals_above_the_given_noise_are_told(seed, factor):
     assert torch.allclose(wide.covariance, found.noise**2 * found.covariance, rtol=1e-6)
     assert bool((wide.interval[:, 1] > found.interval[:, 1]).all()) and torch.equal(wide.value, found.value)
     assert "widened()" in str(found)
+    assert "widened()" not in str(wide) and "no interval means much" in str(wide)
 
 
 @settings(max_examples=6, deadline=None)

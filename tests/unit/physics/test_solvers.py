@@ -20,14 +20,14 @@ from backdrive.ir import Floats
 from backdrive.physics import solvers
 from backdrive.physics.budget import Factorisations
 from backdrive.physics.math.linear import multiply, padded
-from backdrive.physics.solvers.active_set import INFINITE, NO_ACTIVE_SET
-from backdrive.physics.solvers.complementarity import residual
+from backdrive.physics.solvers.active_set import FREE, INFINITE, LOWER, NO_ACTIVE_SET, UPPER
+from backdrive.physics.solvers.complementarity import active_set_of_solution, evaluate_speeds, residual
 
 SEEDS = st.integers(0, 2**32 - 1)
 FEW = settings(max_examples=60)
 TOLERANCE = 1e-10
 ABOVE_TOLERANCE = {(bd.ProjectedGaussSeidel, 20), (bd.ProjectedGaussSeidel, 43), (bd.InteriorPoint, 43)}
-"""Solvers and seeds of singular problems whose residual ends just above the tolerance."""
+"""Solvers and seeds of singular problems whose residual is above the tolerance, but below the rounding of W λ."""
 
 ROWS = {"equality": 1, "limit": 1, "rub": 1, "contact": 2, "contact in space": 3}
 EVERYTHING = ["equality", "rub", "limit", "contact in space", "contact in space"]
@@ -90,6 +90,10 @@ class Problem:
             np.maximum(w, 0.0)[inside_low].max(initial=0),
             np.maximum(-w, 0.0)[inside_high].max(initial=0),
         )
+
+    def rounding(self, x):
+        """That of the largest speed in W λ, relative to 1 + the largest speed in b."""
+        return np.finfo(float).eps * (np.abs(self.W) @ np.abs(x)).max() / (1.0 + np.abs(self.b).max())
 
     def solutions(self):
         """All impulses for which some choice of which bounds hold satisfies all conditions."""
@@ -157,12 +161,12 @@ class Problem:
         return x, error
 
 
-def check(problem, solver, speed=1e-8):
+def check(problem, solver, speed=1e-8, rounded=False):
     """Converged, satisfies the conditions, and is the solution that enumeration finds (or one of several)."""
     right = problem.solutions()
     assert right, "friction this small has a solution"
     x, error = problem.solve(solver)
-    assert error <= TOLERANCE
+    assert error <= (problem.rounding(x) if rounded else TOLERANCE)
     assert problem.error(x) <= 1e-8
     assert min(np.abs(problem.W @ (x - y)).max() for y in right) <= speed
 
@@ -193,13 +197,16 @@ def test_contacts(solver, seed):
 
 @BOTH
 @pytest.mark.parametrize("seed", [*range(60), 271, 278])
-def test_more_rows_than_freedoms(solver, seed, request):
-    """W is singular: impulses are defined by the regularisation alone, speeds by W."""
-    if (type(solver), seed) in ABOVE_TOLERANCE:
-        request.applymarker(pytest.mark.xfail(strict=True, reason="a residual just above 1e-10"))
+def test_more_rows_than_freedoms(solver, seed):
+    """W is singular: impulses are defined by the regularisation alone, speeds by W.
+
+    They are a million times the speeds: in some cases no residual can be smaller than the rounding of W λ, which is
+    above the tolerance.
+    """
     rng = np.random.default_rng(seed)
     kinds = ["limit"] * int(rng.integers(3, 7))
-    check(Problem(rng, kinds, freedoms=2, regularisation=1e-6), solver, speed=1e-5)
+    rounded = (type(solver), seed) in ABOVE_TOLERANCE
+    check(Problem(rng, kinds, freedoms=2, regularisation=1e-6), solver, speed=1e-5, rounded=rounded)
 
 
 @BOTH
@@ -282,6 +289,34 @@ def test_sweeps_alone_converge_or_say_so(seed):
     x, error = problem.solve(bd.ProjectedGaussSeidel(iterations=5000, tolerance=1e-10, exact=False))
     if error <= TOLERANCE:
         assert min(np.abs(problem.W @ (x - y)).max() for y in problem.solutions()) < 1e-7
+
+
+@FEW
+@given(SEEDS)
+def test_the_active_set_of_a_solution(seed):
+    """Impulses at a bound, or free, are recognised as such even if speeds and bounds are missed by the tolerance."""
+    rng = np.random.default_rng(seed)
+    problem = Problem(rng, ["rub", "limit", "contact", "contact", "contact in space"])
+    codes = rng.choice([LOWER, FREE, UPPER], size=problem.n)
+    pressing = (problem.high >= INFINITE) & (problem.low == 0.0)  # normals and limits
+    codes[pressing] = rng.choice([LOWER, FREE], size=pressing.sum())
+    x = np.where(pressing & (codes == FREE), rng.uniform(0.1, 1.0, problem.n), 0.0)
+    low, high = problem.limits(x)
+    inside = np.where(pressing, x, low + rng.uniform(0.2, 0.8, problem.n) * (high - low))
+    d = problem.W.diagonal() + problem.compliance
+    beyond = np.where(pressing | (rng.random(problem.n) < 0.5), inside, low - 0.4 * TOLERANCE / d)
+    x = np.where(codes == LOWER, low, np.where(codes == UPPER, high, beyond))
+    free = codes == FREE
+    wrong = rng.choice([-1.0, 0.0, 0.4 * TOLERANCE, -0.4 * TOLERANCE, 1e-17], size=problem.n)
+    problem.b[:] = np.where(free, 0.0, codes * wrong) - (problem.W @ x + problem.compliance * x)
+    solution = problem.contact_problem()
+    speed, found = (Floats([0.0] * solution.count) for _ in range(2))
+    solution.impulse.values[: problem.n] = x.tolist()
+    evaluate_speeds(solution, solution.impulse, speed)
+    assert residual(solution, solution.impulse, Floats([0.0] * solution.count)) <= TOLERANCE
+    active_set_of_solution(solution, speed, TOLERANCE, found)
+    loaded = pressing | (problem.normal == np.arange(problem.n)) | (x[problem.normal] > 0.0)
+    assert np.array_equal(np.array(found.values[: problem.n])[loaded], codes[loaded])
 
 
 def test_few_sweeps_say_that_they_are_few():

@@ -478,3 +478,15 @@ def test_good_motion_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         simulator(pendulum).rollout(random_state(pendulum(), 3), 5.0 * randn(50, 3, 1))
+
+
+def test_a_batch_that_no_memory_holds():
+    """The error names the batch, and the memory that it would take."""
+    model, batch = arm(), 2**40
+    sim, start = bd.Simulator(model, dt=0.01), model.initial_state()
+    huge = bd.State(start.q.expand(batch, -1), start.v.expand(batch, -1))
+    for call in (lambda: model.initial_state(batch), lambda: sim.step(huge), lambda: sim.rollout(huge, steps=3)):
+        with pytest.raises(MemoryError, match=f"{batch}, .* GB: take a smaller batch of environments"):
+            call()
+    with pytest.raises(MemoryError, match=f"{2**45 + 1}, 1, .* GB: .* or fewer steps"):
+        sim.rollout(start, steps=2**45)

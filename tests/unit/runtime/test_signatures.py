@@ -38,7 +38,7 @@ def test_adjoints_have_a_cotangent_of_every_differentiable_argument(form):
     for adjoint in adjoints:
         assert [a.name for a in adjoint.writes] == [f"{a.name}_bar" for a in signature.reads]
         read = [a.name for a in adjoint.reads if a.role is Role.COTANGENT]
-        assert read == [f"{a.name}_bar" for a in signature.writes if a.role is not Role.STATUS]
+        assert read == [f"{a.name}_bar" for a in signature.writes if a.role is Role.OUTPUT]
 
 
 def test_axes_are_lengths_and_sizes_of_the_model():
@@ -52,7 +52,7 @@ def test_axes_are_lengths_and_sizes_of_the_model():
 
 def test_the_path_is_a_result_only_if_it_is_wanted():
     names = [a.name for a in ROLLOUT.results(RolloutSettings(3))]
-    assert names == ["path_q", "path_v", "last_q", "last_v", "status"]
+    assert names == ["path_q", "path_v", "last_q", "last_v", "status", "solution"]
     assert [a.name for a in ROLLOUT.results(RolloutSettings(3, 3, 0, 0))] == names[2:]
 
 

@@ -9,8 +9,8 @@ import torch
 
 import backdrive as bd
 from backdrive.view import animate, draw
-from backdrive.view.animation import _frames
 from backdrive.view.camera import limits
+from backdrive.view.stage import frames as _frames
 from backdrive.view.world import PlanarWorld, contains
 
 matplotlib.use("Agg")
@@ -212,13 +212,3 @@ def test_what_has_no_forces_is_drawn_without():
     assert len(animate(free, fps=10)) == 4
     with pytest.raises(ValueError, match="no forces"):
         animate(free, forces=True)
-
-
-def test_worlds_of_three_dimensions_are_refused():
-    scene = bd.Scene(dim=3)
-    scene.add_body("ball", bd.Sphere(0.1), mass=1.0)
-    model = scene.build()
-    with pytest.raises(ValueError, match="draws planar worlds"):
-        draw(model)
-    with pytest.raises(ValueError, match="draws planar worlds"):
-        animate(bd.Simulator(model, dt=0.1).rollout(model.initial_state(), steps=1))

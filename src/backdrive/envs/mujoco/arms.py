@@ -38,7 +38,10 @@ def drawn(random: Random, limits: list[tuple[float, float]], accept: Any) -> np.
             return point
 
 
-def reacher(*, reward_dist_weight: float = 1.0, reward_control_weight: float = 1.0, frame_skip: int = 2) -> Task:
+def reacher(
+    *, reward_dist_weight: float = 1.0, reward_control_weight: float = 1.0, frame_skip: int = 2,
+    xml_file: str = "reacher.xml",
+) -> Task:  # fmt: skip
     """Reacher-v5: an arm of two links in the plane, whose fingertip is to reach a target."""
 
     def functions(model: Model) -> Mapping[str, Any]:
@@ -69,12 +72,12 @@ def reacher(*, reward_dist_weight: float = 1.0, reward_control_weight: float = 1
             "sensors": lambda simulator: Positions(simulator, "fingertip", "target"),
         }  # fmt: skip
 
-    return twin("Reacher", "reacher.xml", frame_skip, functions)
+    return twin("Reacher", xml_file, frame_skip, functions)
 
 
 def pusher(
     *, reward_near_weight: float = 0.5, reward_dist_weight: float = 1.0, reward_control_weight: float = 0.1,
-    frame_skip: int = 5,
+    frame_skip: int = 5, xml_file: str = "pusher_v5.xml",
 ) -> Task:  # fmt: skip
     """Pusher-v5: an arm of seven joints that is to push a cylinder to a goal."""
 
@@ -102,4 +105,4 @@ def pusher(
             "sensors": lambda simulator: Positions(simulator, "tips_arm", "object", "goal"),
         }  # fmt: skip
 
-    return twin("Pusher", "pusher_v5.xml", frame_skip, functions)
+    return twin("Pusher", xml_file, frame_skip, functions)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from ...model import Model, State
 from ..locomotion import gymnasium_model
 from ..task import Random, Snapshot, Task
 
+Maker = TypeVar("Maker", bound=Callable[..., Task])
 Range = tuple[float, float]
 Look = State | Snapshot
 """What observations, rewards and terminations are functions of."""
@@ -26,6 +28,28 @@ def twin(name: str, file: str, frame_skip: int, make: Callable[[Model], Mapping[
         name=name, model=model, dt=model.timestep, frame_skip=frame_skip, action_low=low, action_high=high,
         settings={"physics": "mujoco"}, **make(model),
     )  # fmt: skip
+
+
+def accepts(options: type, *, without: Sequence[str] = (), more: Sequence[str] = ()) -> Callable[[Maker], Maker]:
+    """Name the options of a function that makes a task: the fields of a class, `without` some, and some `more`."""
+
+    def named(maker: Maker) -> Maker:
+        maker.options = (*(x.name for x in fields(options) if x.name not in without), *more)  # type: ignore[attr-defined]
+        return maker
+
+    return named
+
+
+def places(now: Look) -> dict[str, Tensor]:
+    """For info: x and y of the root, and the distance from the origin."""
+    x, y = now.q[:, 0], now.q[:, 1]
+    return {"x_position": x, "y_position": y, "distance_from_origin": now.q[:, :2].norm(dim=-1)}
+
+
+def velocities(before: Tensor, after: Tensor, seconds: float) -> dict[str, Tensor]:
+    """For info: mean velocities along x and y, between positions [B, 2]."""
+    x, y = ((after - before) / seconds).unbind(-1)
+    return {"x_velocity": x, "y_velocity": y}
 
 
 def noisy(model: Model, spread: float, *, normal: bool = False) -> Callable[[Random, int], State]:

@@ -18,7 +18,9 @@ from .data import LastEvaluation
 TIP = 0.6  # m; the distance of the tip from the joint of the second pole
 
 
-def inverted_pendulum(*, reset_noise_scale: float = 0.01, frame_skip: int = 2) -> Task:
+def inverted_pendulum(
+    *, reset_noise_scale: float = 0.01, frame_skip: int = 2, xml_file: str = "inverted_pendulum.xml"
+) -> Task:
     """InvertedPendulum-v5. The reward, 1 while the pole is within 0.2 rad, has no gradient."""
 
     def functions(model: Model) -> Mapping[str, Any]:
@@ -31,7 +33,7 @@ def inverted_pendulum(*, reset_noise_scale: float = 0.01, frame_skip: int = 2) -
             "reward": lambda before, action, after: {"survive": (~ends(after)).to(action.dtype)},
         }  # fmt: skip
 
-    return twin("InvertedPendulum", "inverted_pendulum.xml", frame_skip, functions)
+    return twin("InvertedPendulum", xml_file, frame_skip, functions)
 
 
 class PoleSensors:
@@ -53,8 +55,9 @@ class PoleSensors:
 
 
 def inverted_double_pendulum(
-    *, healthy_reward: float = 10.0, reset_noise_scale: float = 0.1, frame_skip: int = 5
-) -> Task:
+    *, healthy_reward: float = 10.0, reset_noise_scale: float = 0.1, frame_skip: int = 5,
+    xml_file: str = "inverted_double_pendulum.xml",
+) -> Task:  # fmt: skip
     """InvertedDoublePendulum-v5: healthy while the tip is above 1 m."""
 
     def functions(model: Model) -> Mapping[str, Any]:
@@ -76,6 +79,7 @@ def inverted_double_pendulum(
         return {
             "start": noisy(model, reset_noise_scale, normal=True), "observe": observe, "reward": reward, "ends": ends,
             "sensors": PoleSensors, "camera": (0.0, -3.5, 0.8),
+            "info_names": {"distance": "distance_penalty", "velocity": "velocity_penalty"},
         }  # fmt: skip
 
-    return twin("InvertedDoublePendulum", "inverted_double_pendulum.xml", frame_skip, functions)
+    return twin("InvertedDoublePendulum", xml_file, frame_skip, functions)

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...threads import one_torch_thread
 from ..run import Run
 from .checks import check_throws
-from .figures import PAPER, draw_losses, draw_throws
+from .figures import PAPER, draw_losses, draw_throws, film_throws
 from .searches import EVALUATIONS, ITERATIONS, LONGEST, TOLERANCES, Search, by_cma, by_gradient
 from .table import best_sigma, compare, tabulate
 from .world import DAMPING, DT, HEIGHT, MASS, MATERIAL, RADIUS, REST, SECONDS, TARGET, ThrowWorld
@@ -63,6 +63,7 @@ def run(run: Run) -> None:
         check_throws(run, world, starts, searches["gradient"])
         draw_throws(run, world, searches["gradient"])
         draw_losses(run, searches, best)
+        film_throws(run, world, searches["gradient"])
 
 
 def time_evaluations(run: Run, world: ThrowWorld, starts: Tensor) -> None:

@@ -34,6 +34,13 @@ def draw_throws(run: Run, world: ThrowWorld, searches: Sequence[Search]) -> None
     run.figure("trajectories", figure)
 
 
+def film_throws(run: Run, world: ThrowWorld, searches: Sequence[Search]) -> None:
+    """Film the throw that was found from the first start, and write a page of it for the browser."""
+    with torch.no_grad():
+        path = world.throw(searches[0].throws[-1][None])
+    run.film("throw", path, trail=("ball",), trail_seconds=2.0, forces=False)
+
+
 def _draw_paths(axes: Sequence[Axes], world: ThrowWorld, throws: Sequence[Tensor], colors: Sequence[Any]) -> None:
     side, above = axes
     with torch.no_grad():

@@ -14,20 +14,8 @@ if TYPE_CHECKING:
 
 
 def film(run: Run, world: ChainWorld) -> None:
-    from ...view import animate
-
-    what = "film"
-
-    def progress(done: int, total: int) -> None:
-        run.advance(what, done, total)
-
-    animate(
-        world.move(world.truth()),
-        run.file("chain.mp4"),
-        trail=("ball", world.links[-1]),
-        title=f"a ball of {BALL:g} kg hits a chain of {CHAIN:g} kg",
-        progress=progress,
-    )
+    title = f"a ball of {BALL:g} kg hits a chain of {CHAIN:g} kg"
+    run.film("chain", world.move(world.truth()), trail=("ball", world.links[-1]), title=title)
 
 
 def figure_one(

@@ -24,7 +24,7 @@ from ..math.arrays import add_to, all_elements, copy, zero
 from ..math.linear import TILE, solve_lu_transposed
 from ..scheme import RigidContact
 from ..solvers.active_set import FREE, INFINITE, LOWER
-from ..solvers.complementarity import evaluate_speeds, factor_active_set, find_active_set
+from ..solvers.complementarity import active_set_of_solution, evaluate_speeds, factor_active_set
 from ..tree.dynamics import Dynamics, expand, reduce
 from ..tree.dynamics_adjoint import Cotangents
 from ..tree.kinematics import turn
@@ -84,8 +84,8 @@ class ConstraintAdjoint:
         for _ in when(problem.count > 0):
             speed = memory(most)
             evaluate_speeds(problem, problem.impulse, speed)
-            find_active_set(problem, problem.impulse, speed, mode)
             others, least = carry(1), self.contact_model.solver.tolerance / problem.unit[0]
+            active_set_of_solution(problem, speed, least, mode)
             others[0] = 0.0
             for r in loop(problem.count):
                 # A contact that touches, and carries no more than rounding, always counts as separating.

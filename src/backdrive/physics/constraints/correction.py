@@ -102,14 +102,15 @@ def correct(
     n, most = problem.count, problem.capacity
     speed, wrong = memory(most), memory(most)
     going, fewest, patience, left, failed = (memory(1) for _ in range(5))
-    possible = problem.work.possible()
-    going[0], fewest[0], patience[0] = select(possible, 1.0, 0.0), INFINITE, PATIENCE
-    left[0], failed[0] = PIVOTS_PER_ROW * problem.work.rows[0], select(possible, 0.0, 1.0)
+    possible = problem.work.possible() & problem.work.wanted
+    going[0], fewest[0], patience[0] = 0.0, INFINITE, PATIENCE
+    left[0], failed[0] = PIVOTS_PER_ROW * problem.work.rows[0], select(problem.work.wanted & ~possible, 1.0, 0.0)
     number, last, tolerance = carry(1), carry(1), carry(1)
     tolerance[0] = 0.0
     for r in loop(n):
         deep = ~is_equation(problem, r) & (problem.violation[r] < 0.0)
         pushes[r] = select(possible & (deep | is_equation(problem, r)), 1.0, 0.0)
+        going[0] = maximum(going[0], pushes[r])  # a lane with nothing to correct spends nothing
         correction[r] = 0.0
         tolerance[0] = maximum(
             tolerance[0], select(deep, -SPEED_TOLERANCE * erp / duration * problem.violation[r], 0.0)
@@ -144,7 +145,7 @@ def correct(
         failed[0] = select(wanted & ~allowed, 1.0, failed[0])
         going[0] = select(wanted & allowed, 1.0, 0.0)
     given_up = failed[0] > 0.5
-    problem.work.budget.use_up(given_up)
+    problem.work.use_up(given_up)
     for _ in when(any_lane(given_up)):
         sweep_corrections(problem, erp, duration, correction, given_up)
         for r in loop(n):

@@ -27,6 +27,7 @@ from .rows import Row
 
 # The components of a spatial vector that can differ from zero, by the dimension of the world.
 COMPONENTS = {2: (2, 3, 4), 3: (0, 1, 2, 3, 4, 5)}
+AT_ONCE = 3  # rows of a constraint that are passed inward together: as many as registers have room for
 
 ArrayT = TypeVar("ArrayT")
 
@@ -195,17 +196,21 @@ class ReducedRows:
                 support = support.grounded()
             self._extend_lists(support, first, rows)
             own_a, own_b, common = support.segments()
-            for r in loop(first + rows, start=first):
-                rest, y = carry(size), self.Y.at(r * self.nv)
-                rest.put(0, self._wrench_a.get(r, size))
-                self._pass_inward(own_a, rest, y)
+            for start in range(0, rows, AT_ONCE):
+                some = [first + r for r in range(start, min(start + AT_ONCE, rows))]
+                rest, ys = carry(size * len(some)), [self.Y.at(r * self.nv) for r in some]
+                for k, r in enumerate(some):
+                    rest.put(k, self._wrench_a.get(r, size))
+                self._pass_inward(own_a, rest, ys)
                 for _ in when(support.b > 0):  # link b is not the world
-                    kept = carry(size)
-                    kept.put(0, rest.get(0, size))
-                    rest.put(0, self._wrench_b.get(r, size))
-                    self._pass_inward(own_b, rest, y)
-                    rest.accumulate(0, kept.get(0, size))
-                    self._pass_inward(common, rest, y)
+                    kept = carry(size * len(some))
+                    for k, r in enumerate(some):
+                        kept.put(k, rest.get(k, size))
+                        rest.put(k, self._wrench_b.get(r, size))
+                    self._pass_inward(own_b, rest, ys)
+                    for k in range(len(some)):
+                        rest.accumulate(k, kept.get(k, size))
+                    self._pass_inward(common, rest, ys)
         self._filled[0] = end
 
     def add_coordinate_row(self, parts: Sequence[tuple[int, Scalar]], chains: Sequence[Sequence[int]]) -> None:
@@ -280,25 +285,29 @@ class ReducedRows:
                 for r in range(TILE):
                     tile.Y.at(r * self.nv)[dof + k] = 0.0
 
-    def _pass_inward(self, segment: ChainSegment, rest: ScalarArray, y: ScalarArray) -> None:
-        """Write y of the joints of a segment, and subtract from the wrench `rest` the part that each joint takes up."""
+    def _pass_inward(self, segment: ChainSegment, rest: ScalarArray, ys: Sequence[ScalarArray]) -> None:
+        """Write y of the joints of a segment, of some rows at once, and subtract from their wrenches `rest` the parts
+        that each joint takes up."""
         factors, size = self.factors, self.factors.width
         half = size // 2
         for j in loop(segment.count):
             dof = self.constraints.ints.at(segment.start)[j]
-            S, U, F = factors.S.get(dof, size), factors.U.get(dof, size), rest.get(0, size)
-            # Two short chains of additions instead of a long one: every joint waits for the result of the one before.
-            y[dof] = sp.dot(S[:half], F[:half]) + sp.dot(S[half:], F[half:])
-            z = y[dof] * factors.inverse[dof]
-            rest.put(0, [f - z * u for f, u in zip(F, U, strict=True)])
+            S, U, inverse = factors.S.get(dof, size), factors.U.get(dof, size), factors.inverse[dof]
+            for k, y in enumerate(ys):
+                F = rest.get(k, size)
+                # Two short chains of additions instead of a long one: a joint waits for the result of the one before.
+                y[dof] = sp.dot(S[:half], F[:half]) + sp.dot(S[half:], F[half:])
+                z = y[dof] * inverse
+                rest.put(k, [f - z * u for f, u in zip(F, U, strict=True)])
         for _ in when(segment.floating >= 0):
-            wrench: list[Scalar] = list(rest.get(0, size))
-            for k, c in enumerate(factors.order):
-                U = factors.U.get(segment.floating + k, size)
-                y.at(segment.floating)[k] = wrench[c]
-                z = wrench[c] * factors.inverse.at(segment.floating)[k]
-                for other in factors.order[k + 1 :]:  # nothing is left of the components before
-                    wrench[other] = wrench[other] - z * U[other]
+            for r, y in enumerate(ys):
+                wrench: list[Scalar] = list(rest.get(r, size))
+                for k, c in enumerate(factors.order):
+                    U = factors.U.get(segment.floating + k, size)
+                    y.at(segment.floating)[k] = wrench[c]
+                    z = wrench[c] * factors.inverse.at(segment.floating)[k]
+                    for other in factors.order[k + 1 :]:  # nothing is left of the components before
+                        wrench[other] = wrench[other] - z * U[other]
 
     # ---------------------------------------------------------------------------------------- products
 

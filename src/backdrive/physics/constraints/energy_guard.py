@@ -9,6 +9,9 @@ open: Newton's law of restitution, v⁺ = -e v⁻, together with friction in an 
 penetration within the slop is left. Of both, every island of trees that act on each other keeps the same part κ, for
 which it gains no energy. The impulses may jump as κ changes, so that energy is gained on one side and lost on the
 other: then the side of the loss is taken, and the loss is part of the residual.
+
+Every solve spends the budget of the step. Where that is used up before κ is found, nothing is kept, and the energy that
+this loses is part of the residual.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from ...ir import (
     absolute,
     any_lane,
     carry,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -155,10 +159,12 @@ class EnergyGuard:
         before, error, jump, going = memory(problem.capacity), memory(1), memory(1), memory(1)
         error[0], jump[0], going[0] = 0.0, 0.0, 1.0
         bracket = Bracket(self.islands.size)
-        for i in while_any(lambda: going[0] > 0.0, MOST_SOLVES):
+        for i in interruptible(while_any(lambda: going[0] > 0.0, MOST_SOLVES)):
             for r in loop(n):
                 before[r] = problem.impulse[r]
-            now, again = self.solver.solve(problem), going[0] > 0.0
+            again = going[0] > 0.0
+            problem.work.want(where & again)
+            now = self.solver.solve(problem)
             error[0] = select(again, now, error[0])
             for r in loop(n):
                 problem.impulse[r] = select(again, problem.impulse[r], before[r])
@@ -169,6 +175,7 @@ class EnergyGuard:
                 for _ in when(i == 0):
                     self.islands.find()
                 jump[0] = maximum(jump[0], self._judge(suspect, first, bracket, going))
+        problem.work.want(where)
         return maximum(error[0], jump[0])
 
     def free_speed(self, r: Index) -> Scalar:
@@ -190,8 +197,9 @@ class EnergyGuard:
         return most[1] > 0.0
 
     def _judge(self, suspect: Mask, first: Mask, bracket: Bracket, going: ScalarArray) -> Scalar:
-        """Judge the impulses for the parts κ, first for κ = 1; where an island gains energy, go on with its next part.
-        Returns the largest change of energy where impulses jump, relative to that of impulses at the largest speed."""
+        """Judge the impulses for the parts κ, first for κ = 1; where an island gains energy, go on with its next part,
+        and with none where the budget of the step is used up. Returns the largest change of energy where impulses jump,
+        relative to that of impulses at the largest speed."""
         problem, islands, tolerance = self.problem, self.islands, self.solver.tolerance
         speed, part, jump = memory(problem.capacity), memory(islands.size), memory(1)
         for r in loop(problem.count):
@@ -200,18 +208,21 @@ class EnergyGuard:
         energies = islands.total(lambda r: problem.impulse[r] * (self.free_speed(r) + 0.5 * speed[r]))
         scales = islands.total(lambda r: absolute(problem.impulse[r]) / problem.unit[0])
         self.guarded[0], jump[0] = 0.0, 0.0
+        able = problem.work.budget.allows()
         for i in loop(islands.size):
             energy, scale, kept = energies[i], tolerance * scales[i], self.kept[i]
             searched = suspect & ((first & (energy > GAIN * scale)) | (~first & (self.search[i] == SEARCHED)))
-            ends = searched & ~first & ((absolute(energy) <= NO_CHANGE * scale) | (bracket.last[i] > 0.5))
+            given_up = searched & ~able & (kept == 0.0)
+            ends = searched & ~first & ((absolute(energy) <= NO_CHANGE * scale) | (bracket.last[i] > 0.5) | given_up)
             # Impulses that have not converged may gain energy even if nothing is kept: that is not to be helped.
-            fails = searched & ~first & (kept == 0.0) & (energy > GAIN * scale)
+            fails = searched & ~first & (kept == 0.0) & (energy > GAIN * scale) & able
             goes, jumps = searched & ~ends & ~fails, ends & (absolute(energy) > JUMP * scale)
             jump[0] = maximum(jump[0], select(jumps, absolute(energy) / maximum(scales[i], 1e-300), 0.0))
-            ended = select(jumps, JUMPED, select(ends, FOUND, select(fails, NO_SEARCH, self.search[i])))
+            ended = select(jumps | given_up, JUMPED, select(ends, FOUND, select(fails, NO_SEARCH, self.search[i])))
             self.search[i] = select(goes, SEARCHED, ended)
             bracket.narrow(i, goes, kept, energy)
-            part[i] = select(fails, 1.0, select(goes, bracket.next(i, PRECISION * tolerance), kept))
+            following = select(able, bracket.next(i, PRECISION * tolerance), 0.0)
+            part[i] = select(fails, 1.0, select(goes, following, kept))
             going[0] = select(goes | fails, 1.0, going[0])
             counts = (self.search[i] > NO_SEARCH) & (islands.label[i] == to_float(i))
             self.guarded[0] = self.guarded[0] + select(counts, 1.0, 0.0)

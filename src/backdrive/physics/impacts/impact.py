@@ -224,7 +224,7 @@ class Impacts:
             takes_part = select((hitting & (holds | hit)) | (~hitting & rests), HOLDING, ABSENT)
             bounce = hitting & hit & (e > 0.0) & (-speed >= contact.least)
             role = select(over, select(on, HOLDING, ABSENT), select(bounce, BOUNCING, takes_part))
-            self.role[slot] = role
+            self.role[slot] = select(self.going, role, ABSENT)
             hits[0] = hits[0] + select(hitting & hit, 1.0, 0.0)
             first_hit.watch(on & ~rests & ~over)
             at_once = closed & (contact.gap <= AT_ONCE_GAP * contact.size)

@@ -145,6 +145,7 @@ class ImpactSearch:
         t[0], self.low[0], self.high[0], self.node[0], stage[0] = 0.0, 0.0, 0.0, 0.0, first_stage
         impacts.returns[0], impacts.jumps[0] = -1.0, 0.0
         gaps, self.part = WatchedGaps(self.motion.tree, impacts, self.contacts), self._part_of_budget()
+        impacts.budget.spend(self.part, impacts.going)  # the substep itself has looked for contacts
         for _ in interruptible(while_any(self._goes_on, MOST_LOOKS)):
             going, starts = self._look(gaps, some)
             impacts.budget.spend(self.part, going)

@@ -9,7 +9,8 @@ documentation.
 `rows`           the parameters of a step's rows: reference accelerations, D, friction
 `tendons`        forces along linear combinations of coordinates, and `combinations`: their rows; `ropes`
 `assemble`       puts the rows of a state into its `problem`
-`newton`         the solver; `hessian`: its matrix, with the sparse factors of `tree_factors` and `tile_factors`
+`newton`         the solver; `hessian`: its matrix, with the sparse factors of `tree_factors` and `tile_factors`;
+                 `stage_before`: where it starts in later stages of a step
 `acceleration`   a(q, v, u), with its adjoint in `acceleration_adjoint`
 `forces`         those of the constraints, as results
 `integrate`      implicit damping, with the `damping` of joints and motors; all else that is `implicit` in v

@@ -23,6 +23,7 @@ from .newton import Newton, NewtonSolution
 from .problem import SoftProblem
 from .ropes import RopeRows
 from .settings import SoftSettings
+from .stage_before import StageBefore
 from .tendons import tendon_forces
 
 
@@ -70,12 +71,34 @@ class Acceleration:
 
 def accelerate(
     tree: Tree, settings: SoftSettings, h: Scalar, state: StateArrays, step_inputs: StepInputs,
-    known: ScalarArray | None = None, guess: ScalarArray | None = None,
+    known: ScalarArray | None = None, before: StageBefore | None = None,
 ) -> Acceleration:  # fmt: skip
     """The acceleration of a state; h: the step size (s), below twice which no time constant of a solref can be.
 
-    known [nv]: w of the solution, if it was found before (`problem`); guess [nv]: of w - w₀, if it was not.
+    known [nv]: w of the solution, if it was found before (`problem`); before: that of the stage before, if it was not.
     """
+    inputs, dynamics = free_motion(tree, settings, state, step_inputs)
+    if tree.constraints is None:
+        complete(tree, state.q, dynamics, dynamics.reduced)
+        return Acceleration(inputs, dynamics, None)
+    constrained = constrain(tree, settings, h, inputs, dynamics, known, before)
+    complete(tree, state.q, dynamics, constrained.solution.w)
+    return Acceleration(inputs, dynamics, constrained)
+
+
+def accelerations(
+    tree: Tree, settings: SoftSettings, state: StateArrays, step_inputs: StepInputs, known: ScalarArray
+) -> ScalarArray:
+    """The accelerations [nv] alone, of a state of which w of the solution is known."""
+    _, dynamics = free_motion(tree, settings, state, step_inputs)
+    complete(tree, state.q, dynamics, known)
+    return dynamics.vdot
+
+
+def free_motion(
+    tree: Tree, settings: SoftSettings, state: StateArrays, step_inputs: StepInputs
+) -> tuple[DynamicsInputs, Dynamics]:
+    """The dynamics without constraints; the inward half of a solve for the accelerations."""
     wrenches = step_inputs.wrenches
     if settings.medium is not None:
         wrenches = with_medium(tree, settings.medium, state, wrenches)
@@ -85,10 +108,15 @@ def accelerate(
         applied, clipped = tendon_forces(tree, settings, inputs)
         inputs = replace(inputs, applied=applied)
     dynamics = reduced_dynamics(tree, inputs)
-    dynamics = replace(dynamics, clipped=dynamics.clipped + clipped)
-    if tree.constraints is None:
-        complete(tree, state.q, dynamics, dynamics.reduced)
-        return Acceleration(inputs, dynamics, None)
+    return inputs, replace(dynamics, clipped=dynamics.clipped + clipped)
+
+
+def constrain(
+    tree: Tree, settings: SoftSettings, h: Scalar, inputs: DynamicsInputs, dynamics: Dynamics,
+    known: ScalarArray | None, before: StageBefore | None,
+) -> SoftConstrained:  # fmt: skip
+    """Find the constraints of a state, and solve them; known, before: as in `accelerate`."""
+    state = StateArrays(inputs.q, inputs.v)
     constraints, soft = tree.constraints, SoftConstants(tree.constraints, tree.nlink)
     q = memory(tree.nq)
     copy(tree.nq, state.q, q)
@@ -111,7 +139,5 @@ def accelerate(
     rows.contacts(contacts)
     problem.close_contacts()
     newton = Newton(problem)
-    solution = newton.solve(dynamics.reduced, guess) if known is None else newton.resume(known)
-    constrained = SoftConstrained(soft, contacts, newton, solution, q)
-    complete(tree, state.q, dynamics, solution.w)
-    return Acceleration(inputs, dynamics, constrained)
+    solution = newton.solve(dynamics.reduced, before) if known is None else newton.resume(known)
+    return SoftConstrained(soft, contacts, newton, solution, q)

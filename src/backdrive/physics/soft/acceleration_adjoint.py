@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from ...ir import Index, Mask, Scalar, ScalarArray, is_constant, loop, memory, select, vjp, when, workspace
+from ...ir import Index, Mask, Scalar, ScalarArray, any_lane, is_constant, loop, memory, select, vjp, when, workspace
 from ...schema import layout
 from ...schema.layout import EqualityKind
 from ..constraints.rows import row_speed
@@ -210,18 +210,22 @@ class SoftTerms:
                     total = total + select(on, law.force(sign * a - reference) * factor, 0.0)
                 return [total]
 
-            inputs = (*soft.limit(i), *constraints.limit_record(i), q[at], motions.v[dof], motions.a[dof])
-            _, gradient = vjp(power, inputs, [1.0])
-            record_bar, limit_bar, q_bar_i, speed_bar, rate_bar = split(
-                gradient, layout.SOFT_JOINT, layout.LIMIT, 1, 1, 1
-            )
-            if self.a_bar is not None:
-                accumulate(a_bar.at(dof), rate_bar)
-            accumulate(q_bar.at(at), q_bar_i)
-            accumulate(v_bar.at(dof), speed_bar)
-            if constants_bar is not None:
-                accumulate(constants_bar.at(soft.limit_place(i)), record_bar)
-                accumulate(constants_bar.at(constraints.head("limit_constants") + i * layout.LIMIT), limit_bar)
+            record, limit = soft.limit(i), constraints.limit_record(i)
+            near: Mask = False
+            for _, gap in limit_gaps(limit, q[at]):
+                near = near | (gap < record[layout.MARGIN])
+            for _ in when(any_lane(near)):
+                _, gradient = vjp(power, (*record, *limit, q[at], motions.v[dof], motions.a[dof]), [1.0])
+                record_bar, limit_bar, q_bar_i, speed_bar, rate_bar = split(
+                    gradient, layout.SOFT_JOINT, layout.LIMIT, 1, 1, 1
+                )
+                if self.a_bar is not None:
+                    accumulate(a_bar.at(dof), rate_bar)
+                accumulate(q_bar.at(at), q_bar_i)
+                accumulate(v_bar.at(dof), speed_bar)
+                if constants_bar is not None:
+                    accumulate(constants_bar.at(soft.limit_place(i)), record_bar)
+                    accumulate(constants_bar.at(constraints.head("limit_constants") + i * layout.LIMIT), limit_bar)
 
     def _equalities(
         self, links: PoseCotangents, q: ScalarArray, v: ScalarArray, q_bar: ScalarArray, v_bar: ScalarArray

@@ -41,7 +41,7 @@ class SoftRowAssembler:
                     row = equality_row(each, record, soft, *moving)
                     weight = self.soft.weight(support.a, support.b, int(each == EqualityKind.ABOUT))
                     found = equality_law(self.settings, self.h, soft, row, weight, row.speed(a, b))
-                    self.problem.add_single(support, (row.a, row.b), True, found, self.links)
+                    self.problem.add_single(i, support, (row.a, row.b), True, found, self.links)
 
     def joint_frictions(self, v: ScalarArray) -> None:
         constraints = self.constraints
@@ -50,7 +50,8 @@ class SoftRowAssembler:
             row = joint_row(kind, constraints.joint_link(link), self._pose(link))
             speed, most = v[constraints.ints[support.way_a]], constraints.joint_friction(i)
             found = friction_row(self.settings, self.h, self.soft.friction(i), most, speed)
-            self.problem.add_single(support, (row, row), most > 0.0, found, self.links)
+            place = constraints.head("nequality") + i
+            self.problem.add_single(place, support, (row, row), most > 0.0, found, self.links)
 
     def limits(self, q: ScalarArray, v: ScalarArray) -> None:
         """The rows of limits that are closer than their margin in some lane: either end has its own."""
@@ -58,21 +59,22 @@ class SoftRowAssembler:
         for i in loop(constraints.head("nlimit")):
             link, at, kind, support = constraints.joint("limit", i)
             record, speed = self.soft.limit(i), v[constraints.ints[support.way_a]]
-            for sign, gap in limit_gaps(constraints.limit_record(i), q[at]):
+            first = constraints.head("nequality") + constraints.head("nfriction") + 2 * i
+            for k, (sign, gap) in enumerate(limit_gaps(constraints.limit_record(i), q[at])):
                 on = gap < record[layout.MARGIN]
                 for _ in when(any_lane(on)):
                     row = signed(joint_row(kind, constraints.joint_link(link), self._pose(link)), sign)
                     found = limit_row(self.settings, self.h, record, gap, sign * speed)
-                    self.problem.add_single(support, (row, row), on, found, self.links)
+                    self.problem.add_single(first + k, support, (row, row), on, found, self.links)
 
     def contacts(self, contacts: FramedContacts) -> None:
         constraints = self.constraints
         for c in loop(contacts.count[0]):
-            contact, on = contacts.contact(contacts.slots[c])
-            p = contacts.pairs[c]
+            slot, p = contacts.slots[c], contacts.pairs[c]
+            contact, on = contacts.contact(slot)
             side, support = contact_side(constraints, self.settings, self.soft, p, contact.numbers)
             found = contact_rows(self.settings, self.h, side, self._pose(support.a), self._pose(support.b))
-            self.problem.add_contact(support, on, found, self.links)
+            self.problem.add_contact(slot, support, on, found, self.links)
 
 
 def contact_side(

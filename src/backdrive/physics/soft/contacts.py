@@ -114,10 +114,7 @@ class PlacedGeoms:
 def pair_reach(constraints: Constraints, settings: SoftSettings, soft: SoftConstants, p: Index) -> Scalar:
     """The distance (m) from which on the contacts of a pair act: their margin, and if they adhere, the gap."""
     a, b = (soft.shape(shape) for shape in constraints.pair_shapes(p))
-    reach = a[layout.MARGIN] + b[layout.MARGIN]
-    if settings.adheres:
-        pulls = a[layout.ADHESION] + b[layout.ADHESION] > 0.0
-        reach = reach + select(pulls, a[layout.GAP] + b[layout.GAP], 0.0)
+    reach = shapes_reach(settings, a, b)
     if settings.explicit:
         number = constraints.explicit_pair(p)
         own = soft.pair(number)
@@ -125,6 +122,15 @@ def pair_reach(constraints: Constraints, settings: SoftSettings, soft: SoftConst
         if settings.adheres:
             own_reach = own_reach + select(own[layout.PAIR_ADHESION] > 0.0, own[layout.PAIR_GAP], 0.0)
         reach = select(number > 0, own_reach, reach)
+    return reach
+
+
+def shapes_reach(settings: SoftSettings, a: Vec, b: Vec) -> Scalar:
+    """`pair_reach` of a pair that is not explicit, from the SOFT_SHAPE records of its shapes."""
+    reach = a[layout.MARGIN] + b[layout.MARGIN]
+    if settings.adheres:
+        pulls = a[layout.ADHESION] + b[layout.ADHESION] > 0.0
+        reach = reach + select(pulls, a[layout.GAP] + b[layout.GAP], 0.0)
     return reach
 
 

@@ -84,7 +84,9 @@ class ImplicitMatrix:
 
     def _no_forces(self) -> ScalarArray:
         forces = self.tree.over_links(SPATIAL)
-        zero((self.tree.nlink + 1) * SPATIAL, forces)
+        forces.put(0, ZERO6)
+        for i in self.tree.links():
+            forces.put(i + 1, ZERO6)
         return forces
 
     def _project(self, forces: ScalarArray, y: ScalarArray) -> None:

@@ -24,9 +24,10 @@ from ...ir import (
     when,
     while_any,
 )
-from ..math.arrays import add_to, copy
+from ..math.arrays import copy
 from ..math.linear import TILE
 from .problem import SoftProblem
+from .stage_before import StageBefore
 
 LINE_STEPS = 30  # most steps of the line search
 LINE_TOLERANCE = 1e-6  # the slope along the line is reduced to this part of it; beyond, Newton's next step does better
@@ -48,45 +49,55 @@ class Newton:
     def __init__(self, problem: SoftProblem) -> None:
         self.problem, self.nv = problem, problem.nv
         most = problem.nv + TILE
-        self.x, self.f, self.y = (memory(problem.capacity) for _ in range(3))
+        self.x, self.f, self.y, self.at = (memory(problem.capacity) for _ in range(4))
         self.w, self.change, self.p, self.g = (memory(most) for _ in range(4))
         self.w0 = memory(self.nv)
 
-    def solve(self, free: ScalarArray, guess: ScalarArray | None = None) -> NewtonSolution:
-        """free [nv]: w₀. guess [nv]: where w - w₀ may be; None: zero."""
+    def solve(self, free: ScalarArray, before: StageBefore | None = None) -> NewtonSolution:
+        """free [nv]: w₀. before: what the stage before found, and then this one; None: steps have a single stage."""
         problem, nv, residual = self.problem, self.nv, memory(1)
         copy(nv, free, self.w0)
         copy(nv, free, self.w)
         residual[0] = 0.0
-        if guess is not None:
-            for _ in when(problem.count > 0):
-                add_to(nv, guess, self.w)
         for _ in when(problem.count > 0):
+            if before is not None:
+                before.start(problem, self.w)
             problem.residual(self.w, self.x)
-            self._iterate(residual)
+            self._iterate(residual, before)
             problem.forces(self.x, self.f)
+        if before is not None:
+            before.keep(problem, self.w, self.w0, self.x)
         return NewtonSolution(self.w, self.x, self.f, residual[0])
 
-    def _iterate(self, residual: ScalarArray) -> None:
-        """From the residuals x of w: pass after pass a test, and a step where it fails in some lane."""
+    def _iterate(self, residual: ScalarArray, before: StageBefore | None) -> None:
+        """From the residuals x of w: pass after pass a test, and a step where it fails in some lane.
+
+        With a stage before, the first step takes the laws as they are linear around its residuals: where rows push as
+        they did then, it leads to the solution.
+        """
         problem, settings = self.problem, self.problem.settings
-        going, first, energy = memory(1), memory(1), memory(1)
-        going[0], first[0], energy[0] = 1.0, 0.0, 1.0
+        going, first, energy, linear = memory(1), memory(1), memory(1), memory(1)
+        going[0], first[0], energy[0], linear[0] = 1.0, 0.0, 1.0, 0.0
+        if before is not None:
+            linear[0] = before.there
         for k in loop(self.nv):
             energy[0] = energy[0] + self.w0[k] * self.w0[k] / problem.factors.inverse[k]
-        for _ in interruptible(while_any(lambda: going[0] > 0.0, settings.iterations + 1)):
+        passes = settings.iterations + (1 if before is None else 2)
+        for _ in interruptible(while_any(lambda: going[0] > 0.0, passes)):
             # The Hessian is greater than diag(d), so that its norm of a step is less than this one of the gradient.
-            bound = self._forces_and_gradient()
-            solved = ~(bound > settings.solved * settings.solved * first[0] + settings.rounding * energy[0])
+            bound, exact = self._forces_and_gradient(linear, before), linear[0] < 0.5
+            solved = exact & ~(bound > settings.solved * settings.solved * first[0] + settings.rounding * energy[0])
             going[0] = select(solved, 0.0, going[0])
             residual[0] = select(solved, 0.0, residual[0])
             for _ in when(any_lane(going[0] > 0.0)):
-                decrement, moving = self._direction(), going[0] > 0.0
+                moving = going[0] > 0.0
+                decrement = self._direction(moving)
                 first[0] = select(first[0] > 0.0, first[0], decrement)
                 last = ~(decrement > settings.tolerance * settings.tolerance * first[0] + settings.rounding * energy[0])
                 residual[0] = select(moving, select(last, 0.0, sqrt(maximum(decrement / first[0], 0.0))), residual[0])
-                going[0] = select(last, 0.0, going[0])
-                self._advance(decrement, moving, going[0] > 0.0)
+                going[0] = select(last & exact, 0.0, going[0])
+                self._advance(decrement, moving, exact & (going[0] > 0.0))
+                linear[0] = 0.0
 
     def _advance(self, decrement: Scalar, moving: Mask, seeking: Mask) -> None:
         """Take the step p in the lanes `moving`; as far as the line search finds in the lanes `seeking`."""
@@ -108,11 +119,19 @@ class Newton:
             self.problem.forces(self.x, self.f)
         return NewtonSolution(self.w, self.x, self.f, 0.0)
 
-    def _forces_and_gradient(self) -> Scalar:
-        """The forces f and the gradient g; returns its square Σ g² / d."""
+    def _forces_and_gradient(self, linear: ScalarArray, before: StageBefore | None) -> Scalar:
+        """The forces f and the gradient g; returns its square Σ g² / d.
+
+        linear [1]: 1 for the laws as they are linear around the residuals of the stage before. at [n]: these, or x.
+        """
         for k in loop(self.nv):
             self.change[k] = self.w[k] - self.w0[k]
+        copy(self.problem.count, self.x, self.at)
         self.problem.forces(self.x, self.f)
+        if before is not None:
+            for _ in when(any_lane(linear[0] > 0.5)):
+                before.residuals(self.problem, self.x, self.at)
+                self.problem.linear_forces(self.at, self.x, self.f)
         self.problem.gradient(self.f, self.change, self.g)
         total = carry(1)
         total[0] = 0.0
@@ -125,9 +144,10 @@ class Newton:
         self.problem.hessian(self.x)
         self.problem.matrix.factor()
 
-    def _direction(self) -> Scalar:
-        """p = -H⁻¹ g; returns the squared length of the step in the norm of H."""
-        self.factor()
+    def _direction(self, where: Mask) -> Scalar:
+        """p = -H⁻¹ g in the lanes `where`; returns the squared length of the step in the norm of H."""
+        self.problem.hessian(self.at, where)
+        self.problem.matrix.factor()
         for k in loop(self.nv):
             self.p[k] = -self.g[k]
         self.problem.matrix.solve(self.p)

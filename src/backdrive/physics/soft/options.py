@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from numbers import Integral, Real
 from typing import TYPE_CHECKING
 
 from ...model import checks
@@ -67,23 +66,15 @@ class MuJoCo:
         if cone not in CONES:
             raise ValueError(f"cone must be one of {', '.join(CONES)}, got {cone!r}")
         impratio = options.impratio if self.impratio is None else self.impratio
-        if not isinstance(impratio, Real):
-            raise ValueError(f"impratio must be a number, got {impratio!r}")
         iterations = max(options.iterations, ITERATIONS) if self.iterations is None else self.iterations
-        if not (math.isfinite(impratio) and impratio > 0.0):
-            raise ValueError(f"impratio must be positive, got {impratio!r}")
-        if isinstance(iterations, bool) or not isinstance(iterations, Integral) or iterations < 1:
-            raise ValueError(f"iterations must be an integer >= 1, got {iterations!r}")
-        if not isinstance(self.tolerance, Real) or not 0.0 < self.tolerance < 1.0:
-            raise ValueError(f"tolerance must be between 0 and 1, got {self.tolerance!r}")
         if self.last_stage and integrator != "rk4":
             raise ValueError(f"last_stage=True is for the integrator 'rk4', got {integrator!r}")
         return SoftSettings(
             integrator=integrator,
             elliptic=cone == "elliptic",
-            impratio=float(impratio),
-            iterations=int(iterations),
-            tolerance=self.tolerance,
+            impratio=checks.in_range(impratio, "impratio", "a number > 0", lambda x: 0.0 < x < math.inf),
+            iterations=checks.integer(iterations, "iterations"),
+            tolerance=checks.in_range(self.tolerance, "tolerance", "between 0 and 1", lambda x: 0.0 < x < 1.0),
             eulerdamp=options.eulerdamp,
             refsafe=options.refsafe,
             condim=options.condim,

@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from ...model.soft import Coupling, Rope, Swing, Tendon
 from ...schema import layout
 
+STAGES = 4  # of the Runge-Kutta method
+
 
 @dataclass(frozen=True)
 class SoftSettings:
@@ -76,6 +78,11 @@ class SoftSettings:
         """The most rows of tendons, couplings, swings and ropes that there can be."""
         tendons = sum(2 * tendon.limited + tendon.rubs for tendon in self.tendons)
         return tendons + len(self.couplings) + len(self.swings) + 2 * len(self.ropes)
+
+    @property
+    def evaluations(self) -> int:
+        """How often the accelerations are evaluated in a step: in the stages of the integrator."""
+        return 1 if self.integrator != "rk4" else STAGES - 1 if self.last_stage else STAGES
 
     @property
     def dense(self) -> bool:

@@ -15,20 +15,23 @@ from .acceleration_adjoint import accelerate_adjoint
 from .forces import WHOLE, ForceBars, Share, soft_forces_adjoint
 from .integrate import update
 from .rates import displacement_rates_adjoint
-from .step import STAGES, RungeKuttaStages, evaluations, stage_length, stage_weight
+from .settings import STAGES
+from .step import RungeKuttaStages, stage_length, stage_weight
 
 
 def soft_step_adjoint(
     ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents,
-    forces_bar: ScalarArray | None = None,
+    forces_bar: ScalarArray | None = None, solution: ScalarArray | None = None,
 ) -> None:  # fmt: skip
     """From the cotangents after a step from `state` to those before it: those of q and v are replaced in place, others
-    are added to. forces_bar: cotangents of the forces of constraints (`forces`)."""
+    are added to. forces_bar: cotangents of the forces of constraints (`forces`). solution: that of the step, if it was
+    kept; otherwise it is found again."""
     if ctx.soft.integrator == "rk4":
-        _runge_kutta_adjoint(ctx, state, inputs, cotangents, forces_bar)
+        stages = RungeKuttaStages(ctx, state, inputs, known=solution)
+        _runge_kutta_adjoint(ctx, stages, state, inputs, cotangents, forces_bar)
         return
     tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
-    now = accelerate(tree, ctx.soft, h, state, inputs)
+    now = accelerate(tree, ctx.soft, h, state, inputs, solution)
     result = update(ctx, now)
     v_next, q_bar, v_bar, step_bar, a_bar = (workspace(n) for n in (nv, nq, nv, nv, nv))
     axpy(nv, h, now.dynamics.vdot if result is None else result.acceleration, state.v, v_next)
@@ -48,10 +51,10 @@ def soft_step_adjoint(
 
 
 def _runge_kutta_adjoint(
-    ctx: StepContext, state: StateArrays, inputs: StepInputs, cotangents: Cotangents, forces_bar: ScalarArray | None
-) -> None:
+    ctx: StepContext, stages: RungeKuttaStages, state: StateArrays, inputs: StepInputs, cotangents: Cotangents,
+    forces_bar: ScalarArray | None,
+) -> None:  # fmt: skip
     tree, h, nq, nv = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv
-    stages = RungeKuttaStages(ctx, state, inputs)
     # The cotangents of the state before the step; of v⁺; of the displacement in the whole step; and of the displacement
     # and the velocity of the stage after the current one.
     q_bar, v_bar, after, whole, next_step, next_v = (memory(n) for n in (nq, nv, nv, nv, nv, nv))
@@ -67,7 +70,7 @@ def _runge_kutta_adjoint(
         copy(nv, cotangents.v, after)
         zero(nv, next_step)
         zero(nv, next_v)
-    for s in rolled(evaluations(ctx), reverse=True):
+    for s in rolled(ctx.soft.evaluations, reverse=True):
         here, displacement = stages.state(tree, state, s), local(nv, stages.displacement.at(s * nv))
         now = accelerate(tree, ctx.soft, h, here, inputs, stages.w.at(s * nv))
         weight, length = stage_weight(s), stage_length(s)

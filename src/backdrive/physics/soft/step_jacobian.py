@@ -22,7 +22,8 @@ def soft_jacobians(ctx: StepContext, source: ControlSource, given: JacobianRows)
     """Kernel: the Jacobians of a step with q⁺ = q ⊕ h v⁺: of all integrators but Runge-Kutta's."""
     tree, h, nq, nv, nu = ctx.tree, ctx.h, ctx.tree.nq, ctx.tree.nv, ctx.tree.nu
     state = StateArrays.local_copy(tree, given.start)
-    now = accelerate(tree, ctx.soft, h, state, StepInputs(source.control(0, *state), None))
+    inputs = StepInputs(source.control(0, *state), None)
+    now = accelerate(tree, ctx.soft, h, state, inputs, given.solution)
     result, terms = update(ctx, now), soft_terms(tree, ctx.soft, h, now)
     for k in loop(given.rows):
         q_bar, v_bar, u_bar, a_bar = workspace(nq), unit_vector(nv, k), workspace(nu), workspace(nv)

@@ -6,6 +6,7 @@ its UPPER bound (sliding forwards). The codes are floats, because every lane has
     LOWER, FREE, UPPER, NO_ACTIVE_SET      codes of a row
     INFINITE                               a bound that no impulse reaches
     CLAMPED                                distance from a bound at which an impulse counts as clamped
+    ROUNDED                                distance from a bound that rounding leaves
     START_MARGIN, PILE_START_MARGIN        how safely pivoting starts at a bound
     NO_PIVOT                               distance without a pivot at which pivoting gives up
 
@@ -24,6 +25,9 @@ INFINITE = 1e30
 
 # An impulse within this distance of its bound, relative to the bound, counts as clamped there.
 CLAMPED = 1e-6
+
+# Linear solves put an impulse at its bound up to this part of it.
+ROUNDED = 1e-13
 
 # Pivoting starts with clamped rows pressed against their bounds by at least this fraction of the largest speed. The
 # margin differs from row to row, so that no two rows reach a pivot at the same time.

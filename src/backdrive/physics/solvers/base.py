@@ -47,11 +47,10 @@ def check_settings(solver: Solver, iterations: str) -> None:
     """Raise a ValueError for settings out of range; iterations: the name of the field that limits the iterations."""
     name = type(solver).__name__
     object.__setattr__(solver, iterations, checks.integer(getattr(solver, iterations), f"{name}: {iterations}"))
-    for field, in_range, rule in (
-        ("tolerance", lambda x: x > 0, "> 0"),
+    for field, fits, rule in (
+        ("tolerance", lambda x: 0 < x < math.inf, "> 0"),
         ("erp", lambda x: 0 <= x <= 1, "between 0 and 1"),
-        ("cfm", lambda x: x >= 0, ">= 0"),
+        ("cfm", lambda x: 0 <= x < math.inf, ">= 0"),
     ):
-        x = getattr(solver, field)
-        if isinstance(x, bool) or not isinstance(x, int | float) or not math.isfinite(x) or not in_range(x):
-            raise ValueError(f"{name}: {field} must be a number {rule}, got {x!r}")
+        x = checks.in_range(getattr(solver, field), f"{name}: {field}", f"a number {rule}", fits)
+        object.__setattr__(solver, field, x)

@@ -9,9 +9,24 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from ...ir import Index, Mask, Scalar, ScalarArray, absolute, carry, clip, loop, maximum, memory, select, while_any
+from ...ir import (
+    Index,
+    Mask,
+    Scalar,
+    ScalarArray,
+    absolute,
+    carry,
+    clip,
+    interruptible,
+    loop,
+    maximum,
+    memory,
+    minimum,
+    select,
+    while_any,
+)
 from ..math.linear import TILE, factor_lu, solve_lu
-from .active_set import FREE, LOWER, UPPER
+from .active_set import FREE, LOWER, ROUNDED, UPPER
 
 if TYPE_CHECKING:
     from ..constraints.problem import ContactProblem
@@ -57,6 +72,29 @@ def find_active_set(problem: ContactProblem, impulse: ScalarArray, speed: Scalar
         low, high = bounds(problem, impulse, r)
         x, d = impulse[r], problem.diagonal[r]
         active_set[r] = select(d * (x - low) <= speed[r], LOWER, select(d * (x - high) >= speed[r], UPPER, FREE))
+
+
+def active_set_of_solution(
+    problem: ContactProblem, speed: ScalarArray, tolerance: Scalar, active_set: ScalarArray
+) -> None:
+    """active_set [n]: the one whose equations the problem's impulses satisfy; speed [n]: of the impulses.
+
+    A solution is exact up to the tolerance (m/s, rad/s): an impulse at its bound may have a speed of the wrong sign,
+    and a free one may lie beyond its bound. A projected step (`find_active_set`) from there leads to another active
+    set, whose own impulses may be far away. So, of the two equations of such a row, the one counts that holds; that of
+    the bound, if both do: an impulse that is free meets a bound by chance only, but a speed may be zero whatever the
+    impulse is (where a corner slides on two surfaces at once, its friction does no work on its motion).
+    """
+    find_active_set(problem, problem.impulse, speed, active_set)
+    for r in loop(problem.count):
+        low, high = bounds(problem, problem.impulse, r)
+        x, d, code = problem.impulse[r], problem.diagonal[r], active_set[r]
+        below, above = absolute(d * (x - low)), absolute(d * (high - x))
+        bound, off = minimum(below, above), maximum(absolute(speed[r]), ROUNDED * absolute(d * x))
+        close = maximum(bound, off) <= tolerance
+        code = select(close & (off < bound), FREE, code)
+        at_bound = (bound <= off) & (absolute(speed[r]) <= tolerance) & (code == FREE)
+        active_set[r] = select(at_bound, select(below < above, LOWER, UPPER), code)
 
 
 def guess_active_set(problem: ContactProblem, active_set: ScalarArray) -> None:
@@ -123,7 +161,7 @@ def refine(
     going[0] = select(problem.work.allowed(), error[0], 0.0)
     for r in loop(n):
         trial[r] = impulse[r]
-    for _ in while_any(lambda: going[0] > tolerance, iterations):
+    for _ in interruptible(while_any(lambda: going[0] > tolerance, iterations)):
         find_active_set(problem, trial, speed, active_set)
         solve_active_set(problem, active_set, trial)
         now = residual(problem, trial, speed)

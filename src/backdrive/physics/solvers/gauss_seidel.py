@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ...ir import Mask, Scalar, ScalarArray, any_lane, carry, clip, loop, memory, select, when, while_any
+from ...ir import Mask, Scalar, ScalarArray, any_lane, carry, clip, interruptible, loop, memory, select, when, while_any
 from ..math.linear import TILE
 from .base import check_settings
 from .complementarity import Candidate, bounds, guess_active_set, refine, residual, solve_active_set
@@ -63,8 +63,13 @@ class ProjectedGaussSeidel:
         most, tolerance = problem.capacity, self.tolerance
         impulse, speed, error = problem.impulse, memory(most), memory(1)
         candidate = Candidate(impulse, speed, memory(most), memory(most))
-        guess_active_set(problem, candidate.active_set)
-        solve_active_set(problem, candidate.active_set, impulse)
+        allowed = problem.work.first_allowed()
+        for _ in when(any_lane(allowed)):
+            guess_active_set(problem, candidate.active_set)
+            solve_active_set(problem, candidate.active_set, impulse)
+            problem.work.spend(allowed)
+            for r in loop(problem.count):
+                impulse[r] = select(allowed, impulse[r], 0.0)
         error[0] = residual(problem, impulse, speed)
         refine(problem, candidate, error, tolerance, NEWTON_ITERATIONS)
         active = error[0] > tolerance
@@ -78,7 +83,7 @@ class ProjectedGaussSeidel:
         """Sweep until the tolerance is reached, or the iterations are used up; returns the residual."""
         impulse, speed, error = problem.impulse, memory(problem.capacity), memory(1)
         error[0] = residual(problem, impulse, speed)
-        for _ in while_any(lambda: error[0] > self.tolerance, self.iterations):
+        for _ in interruptible(while_any(lambda: error[0] > self.tolerance, self.iterations)):
             active = error[0] > self.tolerance
             sweep(problem, impulse, active)
             error[0] = select(active, residual(problem, impulse, speed), error[0])
@@ -90,13 +95,13 @@ def sweep_the_rest(problem: ContactProblem, error: ScalarArray, tolerance: float
 
     error [1]: the residual of the impulses.
     """
-    left = (error[0] > tolerance) & ~problem.work.allowed()
-    problem.work.budget.use_up(left)
+    left = (error[0] > tolerance) & problem.work.wanted & ~problem.work.allowed()
+    problem.work.use_up(left)
     for _ in when(any_lane(left)):
         impulse, before, speed = problem.impulse, memory(problem.capacity), memory(problem.capacity)
         for r in loop(problem.count):
             before[r] = impulse[r]
-        for _ in while_any(lambda: left, LAST_SWEEPS):
+        for _ in interruptible(while_any(lambda: left, LAST_SWEEPS)):
             sweep(problem, impulse, left)
         now = residual(problem, impulse, speed)
         better = left & (now < error[0])

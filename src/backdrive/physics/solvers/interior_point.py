@@ -21,6 +21,7 @@ from ...ir import (
     absolute,
     any_lane,
     carry,
+    interruptible,
     loop,
     maximum,
     memory,
@@ -99,7 +100,7 @@ class InteriorPoint:
             below[r], above[r] = select(low, scale[0] + 1e-12, 0.0), select(high, scale[0] + 1e-12, 0.0)
         error[0] = residual(problem, impulse, speed)
         going[0] = select(problem.work.allowed(), error[0], 0.0)
-        for _ in while_any(lambda: going[0] > tolerance, self.max_iterations):
+        for _ in interruptible(while_any(lambda: going[0] > tolerance, self.max_iterations)):
             active = going[0] > tolerance
             problem.work.spend(active)
             for r in loop(n):

@@ -50,7 +50,7 @@ def solve_by_pivoting(problem: ContactProblem, error: ScalarArray, tolerance: fl
     """Improve the impulses of the problem in lanes whose error[0], their residual, exceeds the tolerance, as far as the
     budget of the step allows."""
     path = PivotPath(problem)
-    for attempt in while_any(lambda: (error[0] > tolerance) & problem.work.allowed(), 2):
+    for attempt in interruptible(while_any(lambda: (error[0] > tolerance) & problem.work.allowed(), 2)):
         wanted = (error[0] > tolerance) & problem.work.allowed()
         for _ in when(attempt == 0):
             path.begin_near()

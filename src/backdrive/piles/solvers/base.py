@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from ..arrangement import Arrangement
+from ..budget import PileBudget
 from ..contacts import ContactForm
 from ..memory import Memory
 from ..stages import StageTarget
@@ -35,7 +36,7 @@ class PileProblem:
 
     blocks [register, block, lane]: `ContactBlock` of every cell. impulses [n, register, row, lane]: the first entry
     holds the impulses to start from; n is `PileSolver.kept_sweeps`. cold: the impulses of the step before are unknown.
-    keep: the derivative of the step is expected.
+    keep: the derivative of the step is expected. budget: what is spent of that of the step.
     """
 
     contacts: Arrangement
@@ -43,6 +44,7 @@ class PileProblem:
     impulses: Array
     cold: bool
     keep: bool
+    budget: PileBudget = field(default_factory=PileBudget, repr=False)
 
 
 @dataclass(frozen=True)

@@ -63,21 +63,22 @@ class ExactSolver:
 
             def sweep_on() -> Array:
                 history[0] = swept.impulses
-                return cells.take(self.sweeps.sweep(memory, problem, RETRY_SWEEPS).impulses)
+                most = min(RETRY_SWEEPS, problem.budget.sweeps(problem.contacts.count))
+                return cells.take(self.sweeps.sweep(memory, problem, most).impulses)
 
             start = cells.take(swept.impulses)
-            velocities = solve_velocities(cells.problem(problem.blocks), self.settings, start, sweep_on)
+            velocities = solve_velocities(cells.problem(problem), self.settings, start, sweep_on)
             cells.put(history[0], velocities.impulses)
             swept = self.sweeps.sweep(memory, problem, 0)  # y, residual and active sets of these impulses
-            record = ExactRecord(cells, velocities, self.correct(cells, problem.blocks, shift))
+            record = ExactRecord(cells, velocities, self.correct(cells, problem, shift))
         return PileSolution(swept.impulses, swept.y, shift, swept.active_sets, swept.residual, record)
 
-    def correct(self, cells: ContactCells, blocks: Array, shift: Array) -> PositionSolution | None:
+    def correct(self, cells: ContactCells, given: PileProblem, shift: Array) -> PositionSolution | None:
         """Move bodies out of penetrations: the whitened velocities of that motion are put into `shift`."""
-        deep = cells.penetrating(blocks)
+        deep = cells.penetrating(given.blocks)
         if not len(deep):
             return None
-        problem = cells.position_problem(blocks, deep)
+        problem = cells.position_problem(given, deep)
         solution = solve(problem, self.settings)
         cells.put_y(problem, problem.whitened(solution.impulses), shift)
         return PositionSolution(solution, deep)
@@ -133,22 +134,22 @@ class ContactCells:
         y[:-1] = table[self.row_of[problem.touched], : problem.nv]
         return y
 
-    def problem(self, blocks: Array) -> SparseDelassus:
+    def problem(self, given: PileProblem) -> SparseDelassus:
         """The problem of velocities, of all contacts."""
-        numbers, block = self.take(blocks), self.form.block
+        numbers, block = self.take(given.blocks), self.form.block
         pushes, b, softness, mu = (numbers[:, block[name]] for name in ("pushes", "b", "softness", "mu"))
-        return SparseDelassus(self._by_row(pushes), self.bodies, b, softness, mu[:, 0])
+        return SparseDelassus(self._by_row(pushes), self.bodies, b, softness, mu[:, 0], given.budget)
 
     def penetrating(self, blocks: Array) -> Array:
         """The contacts that have penetrated."""
         return np.nonzero(self.take(blocks)[:, self.form.block.first("rate")] < 0.0)[0]
 
-    def position_problem(self, blocks: Array, deep: Array) -> SparseDelassus:
+    def position_problem(self, given: PileProblem, deep: Array) -> SparseDelassus:
         """The problem of positions: the normal rows of penetrating contacts, without friction."""
-        numbers, block = self.take(blocks)[deep], self.form.block
+        numbers, block = self.take(given.blocks)[deep], self.form.block
         pushes, softness, rate = (numbers[:, block[name]] for name in ("pushes", "softness", "rate"))
         normals, frictionless = self._by_row(pushes)[:, :1], np.zeros(len(deep))
-        return SparseDelassus(normals, self.bodies[deep], rate, softness[:, :1], frictionless)
+        return SparseDelassus(normals, self.bodies[deep], rate, softness[:, :1], frictionless, given.budget)
 
     def _by_row(self, pushes: Array) -> Array:
         return pushes.reshape(-1, self.form.rows, self.form.push)
@@ -176,19 +177,19 @@ def solve_velocities(
     """From the impulses of a few sweeps; if that does not converge, from those of more sweeps (`sweep_on`).
 
     Islands that are not solved then are left to pivoting; or where that would take too long, to a start from the middle
-    of all bounds.
+    of all bounds. All of this only as far as the budget of the step allows.
     """
-    tolerance = settings.tolerance * problem.fastest
+    tolerance, budget = settings.tolerance * problem.fastest, problem.budget
     best = solve(problem, settings, swept)
-    if best.residual() > tolerance:
+    if best.residual() > tolerance and budget.left:
         swept = sweep_on()
         best = better(best, solve(problem, settings, swept))
-    if best.residual() > tolerance and problem.count > PIVOTED_CONTACTS:
+    if best.residual() > tolerance and budget.left and problem.count > PIVOTED_CONTACTS:
         return better(best, solve(problem, settings))
     speeds = problem.row_speeds(best.impulses)
     solved = problem.per_contact(problem.island_max(problem.residual(best.impulses, speeds))) <= tolerance
     for near in (problem.projected(best.impulses, speeds), swept):
-        if best.residual() > tolerance:
+        if best.residual() > tolerance and budget.left:
             best = better(best, solve_by_pivoting(problem, np.where(solved, best.impulses, near)))
     return best
 

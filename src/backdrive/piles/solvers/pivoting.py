@@ -18,12 +18,14 @@ PIVOTS = 400  # at most
 
 
 def solve_by_pivoting(problem: SparseDelassus, near: Array) -> ContactSolution | None:
-    """The solution at t = 0; None if the path does not lead there."""
+    """The solution at t = 0; None if the path does not lead there within the budget of the step."""
     codes, d = start(problem, near)
     t, last, side, none = 1.0, None, FREE, np.zeros_like(near)  # last: the row that pivoted; side: its code before
     counts = np.repeat(problem.mu > 0.0, problem.rows, axis=1)
     counts[:, 0] = True
     for _ in range(PIVOTS):
+        if not problem.budget.left:
+            return None
         try:
             system = ActiveSetSystem(problem, codes)
         except RuntimeError:

@@ -16,6 +16,8 @@ from scipy.sparse import coo_matrix, csc_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import SuperLU, splu
 
+from ..budget import PileBudget
+
 Array = np.ndarray
 
 # The diagonal is the pivot of a factorisation unless it is smaller than this part of the largest number in its column:
@@ -27,13 +29,17 @@ class SparseDelassus:
     """The contacts of a pile, whose Delassus matrix is never formed.
 
     Arguments: pushes [contact, row, 2 nv], for both bodies (`ContactBlock`); bodies [contact, 2], 0 does not move; b
-    and softness [contact, row]; mu [contact].
+    and softness [contact, row]; mu [contact]; budget: that of the step, which factorisations spend
+    (None: one of its own).
 
     diagonal [contact, row]: of W + softness. fastest: 1 + the largest speed in b, m/s. touched: the bodies with
     contacts, one block each. island [contact]: contacts of different islands have no moving body in common.
     """
 
-    def __init__(self, pushes: Array, bodies: Array, b: Array, softness: Array, mu: Array) -> None:
+    def __init__(
+        self, pushes: Array, bodies: Array, b: Array, softness: Array, mu: Array, budget: PileBudget | None = None
+    ) -> None:
+        self.budget = budget or PileBudget()
         self.count, self.rows, width = pushes.shape
         self.nv, moves = width // 2, bodies > 0
         self.pushes = pushes * np.repeat(moves, self.nv, axis=1)[:, None, :]
@@ -112,6 +118,7 @@ class SparseDelassus:
 
     def factor(self, E: Array) -> SuperLU:
         """The factors of 1 + Pᵀ E P; E: [contact, row, row]. Raises RuntimeError where it is singular."""
+        self.budget.factor(self.count)
         each = self.pushes.transpose(0, 2, 1) @ (E @ self.pushes)
         contact, end, other = self._used
         numbers = each.reshape(-1, 2, self.nv, 2, self.nv)[contact, end, :, other, :]

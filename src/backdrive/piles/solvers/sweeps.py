@@ -105,6 +105,7 @@ class SweepSolver:
                 width=self._width(contacts), most=most, ring=ring, tolerance=self.tolerance * fastest,
             )  # fmt: skip
             residual = float(worst.max()) / fastest
+            problem.budget.sweep(int(made.max()), contacts.count)
         else:
             final_y[0], deep_packs[0] = 0.0, 0
         return SweptVelocities(

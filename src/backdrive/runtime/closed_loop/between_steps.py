@@ -50,6 +50,7 @@ class _Step(torch.autograd.Function):
         stepper.controls[t] = tensors[-3]
         stepper.advance(t)
         ctx.program, ctx.parameters = stepper.loop.program, stepper.loop.parameters
+        ctx.solution = None if stepper.solution is None else stepper.solution[t]
         ctx.save_for_backward(*tensors)
         ctx.set_materialize_grads(False)
         return tuple([path[t + 1].detach() for path in stepper.path])
@@ -60,7 +61,7 @@ class _Step(torch.autograd.Function):
         *state, control, wrench, constants = ctx.saved_tensors
         if all(bar is None for bar in last_bars):
             return (None,) * (2 + len(ctx.saved_tensors))
-        step = OneStep(ctx.program, tuple(state), control, wrench, constants, ctx.parameters)
+        step = OneStep(ctx.program, tuple(state), control, wrench, constants, ctx.parameters, ctx.solution)
         bars = [zeros(x.shape, x.dtype) if bar is None else bar for bar, x in zip(last_bars, state)]
         found = step_vjp(step, bars, want_constants=ctx.needs_input_grad[-1])
         return None, None, *found.state, found.control, found.wrench, found.constants

@@ -58,7 +58,7 @@ class _ByTorch(torch.autograd.Function):
             stepper.controls[t] = policy.policy(x[0])
             stepper.advance(t)
         stepper.report(inputs=policy.inputs, wrenches=loop.wrenches, **weights_by_name(policy.policy))
-        ctx.loop, ctx.policy, n = loop, policy, len(loop.state)
+        ctx.loop, ctx.policy, ctx.solution, n = loop, policy, stepper.solution, len(loop.state)
         ctx.save_for_backward(*stepper.path, stepper.controls, *tensors[n:])
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(stepper.status)
@@ -96,7 +96,7 @@ class _BackwardPass:
         n, saved = len(NAMES), ctx.saved_tensors
         loop, policy = ctx.loop, ctx.policy
         self.path, self.controls, (inputs, wrenches, constants, *weights) = saved[:n], saved[n], saved[n + 1 :]
-        self.loop = loop._replace(wrenches=wrenches, constants=constants)
+        self.loop, self.solution = loop._replace(wrenches=wrenches, constants=constants), ctx.solution
         self.policy, self.want_constants = TorchPolicy(policy.policy, policy.view, inputs), want_constants
         self.layers = list(zip(weights[::2], weights[1::2], strict=True))
         self.path_bars, last_bars, self.controls_bar = bars[:n], bars[n : 2 * n], bars[-1]
@@ -149,7 +149,8 @@ class _BackwardPass:
 
     def _step(self, t: int, neurons: list[Tensor], deltas: list[Tensor]) -> None:
         """Back over step t; fills deltas [B, n], the cotangents of W x of the layers."""
-        step = self.loop.at(t, [x[t] for x in self.path], self.controls[t])
+        solution = None if self.solution is None else self.solution[t]
+        step = self.loop.at(t, [x[t] for x in self.path], self.controls[t], solution)
         found = step_vjp(step, self.state_bar, self.want_constants)
         self.state_bar, bar = list(found.state), found.control
         if self.wrenches_bar is not None and found.wrench is not None:

@@ -32,14 +32,14 @@ class Loop(NamedTuple):
     parameters: str
     settings: RolloutSettings
 
-    def at(self, t: int, state: Sequence[Tensor], control: Tensor) -> OneStep:
+    def at(self, t: int, state: Sequence[Tensor], control: Tensor, solution: Tensor | None) -> OneStep:
         """Step t, from a state [B, n]."""
         wrench = None if self.wrenches is None else self.wrenches[t]
-        return OneStep(self.program, tuple(state), control, wrench, self.constants, self.parameters)
+        return OneStep(self.program, tuple(state), control, wrench, self.constants, self.parameters, solution)
 
 
 class OneStep(NamedTuple):
-    """A step and its inputs: tensors [B, n]."""
+    """A step and its inputs: tensors [B, n]. solution: what its solver found, if its adjoint starts from it."""
 
     program: Program
     state: tuple[Tensor, ...]
@@ -47,6 +47,7 @@ class OneStep(NamedTuple):
     wrench: Tensor | None
     constants: Tensor | None
     parameters: str
+    solution: Tensor | None
 
 
 class InputCotangents(NamedTuple):
@@ -61,7 +62,8 @@ class InputCotangents(NamedTuple):
 class Stepper:
     """Steps, one at a time, whose states and status are rows of arrays made beforehand.
 
-    path: for every field of the state [T + 1, B, n]; controls [T, B, nu]; status [T, B, nstatus]
+    path: for every field of the state [T + 1, B, n]; controls [T, B, nu]; status [T, B, nstatus]; solution [T, B, n]:
+    what the solvers of the steps found, None if their adjoints do not start from it
     """
 
     def __init__(self, loop: Loop) -> None:
@@ -74,14 +76,17 @@ class Stepper:
             program, ROLLOUT, loop.state, loop.constants, loop.parameters, every_state, **given
         )  # fmt: skip
         shapes = request.result_shapes(request.check(ROLLOUT, tensors))
-        arrays = {name: empty(shapes[name], program.dtype) for name in (*state_names("path_"), "status")}
+        names = (*state_names("path_"), *(name for name in ("status", "solution") if name in shapes))
+        arrays = {name: empty(shapes[name], program.dtype) for name in names}
         self.path, self.status = tuple(arrays[name] for name in state_names("path_")), arrays["status"]
+        self.solution = arrays.get("solution")
         self.controls = empty((steps, self.batch, program.model.nu), program.dtype)
         for path, x in zip(self.path, loop.state):
             path[0] = x.detach()
         plain = loop.wrenches is None and loop.constants is None and program.quick(self.batch)
         self._call = quick.quick_call(program, "step") if plain else None
-        self._rows = [_row_addresses(x) for x in (*self.path, self.controls, self.status)]
+        written = (self.status,) if self.solution is None else (self.status, self.solution)
+        self._rows = [_row_addresses(x) for x in (*self.path, self.controls, *written)]
         self._path_rows = self._rows[: len(self.path)]
         self._request = Request(program, ROLLOUT, (), loop.parameters, ONE_STEP)
         self._integers = self._request.integers(ROLLOUT, {})
@@ -93,18 +98,20 @@ class Stepper:
     def advance(self, t: int) -> None:
         """Step t, with the controls of its row."""
         if self._call is not None:
-            *before, control, status = [address + t * stride for address, stride in self._rows]
+            rows, n = [address + t * stride for address, stride in self._rows], len(self.path) + 1
             after = [address + (t + 1) * stride for address, stride in self._path_rows]
-            self._call(self.batch, (*before, control, *after, *after, status))
+            self._call(self.batch, (*rows[:n], *after, *after, *rows[n:]))
             return
-        rows = dict(zip(NAMES, self.state(t))) | dict(zip(state_names("last_"), self.state(t + 1)))
-        rows |= {name: path[t + 1 : t + 2] for name, path in zip(state_names("path_"), self.path)}
-        rows |= {"controls": self.controls[t : t + 1], "status": self.status[t : t + 1]}
+        given = dict(zip(NAMES, self.state(t))) | dict(zip(state_names("last_"), self.state(t + 1)))
+        given |= {name: path[t + 1 : t + 2] for name, path in zip(state_names("path_"), self.path)}
+        given |= {"controls": self.controls[t : t + 1], "status": self.status[t : t + 1]}
+        if self.solution is not None:
+            given["solution"] = self.solution[t : t + 1]
         if self.loop.wrenches is not None:
-            rows["wrenches"] = self.loop.wrenches[t : t + 1]
+            given["wrenches"] = self.loop.wrenches[t : t + 1]
         if self.loop.constants is not None:
-            rows["constants"] = self.loop.constants
-        execute.launch(self._request, ROLLOUT, self.batch, rows, self._integers)
+            given["constants"] = self.loop.constants
+        execute.launch(self._request, ROLLOUT, self.batch, given, self._integers)
 
     def report(self, **others: Tensor | None) -> None:
         """Numbers that are not finite; others: inputs besides the state."""
@@ -123,7 +130,7 @@ def _row_addresses(x: Tensor) -> tuple[int, int]:
 def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -> InputCotangents:
     """The cotangents of a step's inputs, from those of the state after it."""
     if step.wrench is None and step.constants is None:
-        found = quick.step_vjp(step.program, step.state, step.control, last_bars)
+        found = quick.step_vjp(step.program, step.state, step.control, last_bars, step.solution)
         if found is not None:
             return InputCotangents(found[:-1], found[-1], None, None)
     wrenches = None if step.wrench is None else step.wrench.unsqueeze(0)
@@ -132,7 +139,8 @@ def step_vjp(step: OneStep, last_bars: Sequence[Tensor], want_constants: bool) -
         step.program, ROLLOUT, step.state, step.constants, step.parameters, ONE_STEP, **given
     )  # fmt: skip
     wanted = ("constants_bar",) if want_constants else ()
-    residuals = Residuals.of(request, inputs, {}, None)
+    solution = {} if step.solution is None else {"solution": step.solution.unsqueeze(0)}
+    residuals = Residuals.of(request, inputs, solution, None)
     bars = residuals.vjp((*last_bars, None), wanted, execute.vjp)
     wrench = bars["wrenches"].squeeze(0) if "wrenches" in bars else None
     state = tuple(bars[name] for name in NAMES)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ....ir import Mask, Scalar, absolute, carry, clip, maximum, minimum, select, sqrt, while_any
-from ...math.spatial import Vec, add, cross, dot, scale, sub
+from ...math.spatial import Vec, cross, dot, scale, sub
 from ..solids import ContactPoint, Hull, ShapePair, Solid
 from .common import TINY, along, ball_ball, ball_plane, ball_point, direction_of, merge_near
 
@@ -275,23 +275,33 @@ def cylinder_plane(a: Solid, b: Solid, features: Vec) -> list[ContactPoint]:
     On an upright cylinder every point of the rim is lowest, and the slightest tilt decides which one it is. Then the
     last three points are fixed to the rim of the near cap, and the first moves to the center of that cap.
     """
-    radius, up, z = a.size[0], b.center, axis(a)
-    rise = dot(up, z)
+    radius, up = a.size[0], b.center
+    x, y, z = (tuple(a.axes[k::3]) for k in range(3))
+    rise, down_x, down_y = dot(up, z), -dot(up, x), -dot(up, y)  # |down| is the sine of the tilt
     half = select(rise > 0.0, -0.5, 0.5) * a.size[1]
-    cap = along(a.center, z, half)
-    down = sub(scale(rise, z), up)  # downhill in the plane of a cap; |down| is the sine of the tilt
-    tilt = dot(down, down)
-    lowest = scale(radius * _inverse_root(tilt), down)
-    sideways = scale(0.75**0.5, cross(z, lowest))
+    tilt = down_x * down_x + down_y * down_y
+    longer = radius * _inverse_root(tilt)
+    lowest_x, lowest_y = longer * down_x, longer * down_y
     turning = clip((tilt - UPRIGHT) * (1.0 / (TILTED - UPRIGHT)), 0.0, 1.0)
     turning = turning * turning * (3.0 - 2.0 * turning)
-    fixed = radius * (1.0 - turning)
-    x, y = scale(fixed, a.axes[0::3]), scale(fixed * 0.75**0.5, a.axes[1::3])
-    ahead = along(along(a.center, z, half * (1.0 - 2.0 * turning)), lowest, turning)  # on the far cap when tilted
-    back, aside = along(cap, lowest, -0.5 * turning), along(y, sideways, turning)
-    back = along(back, x, -0.5)
-    places = (add(cap, lowest), add(ahead, x), add(back, aside), sub(back, aside))
-    return [ball_plane(place, 0.0, b) for place in places]
+    fixed, aside = radius * (1.0 - turning), 0.75**0.5
+    height = dot(up, a.center) - b.size[0]
+
+    def point(x_there: Scalar, y_there: Scalar, z_there: Scalar = half) -> ContactPoint:
+        """At a place in the axes of the cylinder. The gaps of places on a cap differ by the tilt alone: rounding
+        does not move them out of one plane, which the loads of four contacts would magnify."""
+        gap = (height + rise * z_there) - (down_x * x_there + down_y * y_there)
+        place = along(along(along(a.center, z, z_there), x, x_there), y, y_there)
+        return ball_point(gap, place, 0.0, up)
+
+    back_x, back_y = -0.5 * (fixed + turning * lowest_x), -0.5 * turning * lowest_y
+    aside_x, aside_y = -aside * turning * lowest_y, aside * (fixed + turning * lowest_x)
+    return [
+        point(lowest_x, lowest_y),
+        point(fixed + turning * lowest_x, turning * lowest_y, half * (1.0 - 2.0 * turning)),  # on the far cap if tilted
+        point(back_x + aside_x, back_y + aside_y),
+        point(back_x - aside_x, back_y - aside_y),
+    ]
 
 
 SPHERE_SPHERE = ShapePair(1, sphere_sphere)
