@@ -11,7 +11,7 @@
 
 from .agent import Agent, Diverged
 from .curve import Curve
-from .evaluate import Score, evaluate
-from .shac import SHAC
+from .evaluate import Score, evaluate, widened
+from .shac import SHAC, SHACSettings
 
-__all__ = ["SHAC", "Agent", "Curve", "Diverged", "Score", "evaluate"]
+__all__ = ["SHAC", "Agent", "Curve", "Diverged", "SHACSettings", "Score", "evaluate", "widened"]

@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
-import math
 import os
+import time
 import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
 
-from ..model import checks
 from ..progress import bar
+from ..threads import one_torch_thread
 from .budget import Budget
 from .curve import Curve
 
 RECENT = 64
 """Number of finished episodes over which the return of training is averaged."""
+SAVE_EVERY = 30.0
+"""Seconds between two writes of the file that `train(save=...)` keeps up to date."""
 PARTS = 1000
 """Parts of the progress bar."""
+TAKEN_BACK = "the agent is as it was before this iteration"
 FORMAT = "backdrive.learn agent, version 1"
+
+Self = TypeVar("Self", bound="Agent")
 
 
 class Diverged(RuntimeError):
-    """The weights of an agent are no longer finite; those of the last good iteration are kept."""
+    """The weights of an agent are no longer usable. The agent is as it was before the iteration that did it."""
 
 
 class Agent(ABC):
     """A learning method with its networks, its environments and its random numbers.
 
-    A method implements `iterate`, `state_dict`, `load_state_dict` and `policy`. steps: those of all environments so far.
-    curve: one row per iteration.
+    A method implements `iterate`, `networks`, `name`, `settings`, `state_dict`, `load_state_dict` and `policy`.
+    steps: those of all environments so far. iterations: their number so far. seconds: spent in them. curve: one row per
+    iteration. returns: those of the last finished episodes.
     """
 
     method: str
-    steps: int = 0
-    iterations: int = 0
 
     def __init__(self) -> None:
+        self.steps = self.iterations = 0
+        self.seconds = 0.0
         self.curve = Curve()
         self.returns: deque[float] = deque(maxlen=RECENT)
 
@@ -52,15 +58,25 @@ class Agent(ABC):
         """One iteration, when the share `spent` (0 to 1) of the training is over. Returns the numbers of its row."""
 
     @abstractmethod
-    def state_dict(self) -> dict[str, Any]:
-        """All that decides how training goes on: weights, optimisers, environments, random numbers."""
+    def networks(self) -> dict[str, nn.Module]:
+        """The networks by name."""
 
+    @property
     @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
+    def name(self) -> str:
+        """The name of the task."""
 
     @abstractmethod
     def settings(self) -> dict[str, Any]:
         """The arguments from which this agent can be made again, apart from the task."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides how training goes on, apart from the counts: weights, optimisers, environments, random
+        numbers. Nothing of it changes when training goes on."""
+
+    @abstractmethod
+    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
 
     @abstractmethod
     def policy(self) -> nn.Module:
@@ -70,76 +86,76 @@ class Agent(ABC):
 
     def train(
         self, *, steps: int | None = None, seconds: float | None = None, target: float | None = None,
-        progress: bool = False, log: str | os.PathLike[str] | None = None,
-        callback: Callable[[Agent], None] | None = None,
+        progress: bool = False, save: str | os.PathLike[str] | None = None,
+        log: str | os.PathLike[str] | None = None, callback: Callable[[Agent], None] | None = None,
     ) -> Curve:  # fmt: skip
-        """Train until `steps` steps of all environments together, or `seconds`, are spent, or the mean return of the
-        last episodes is `target`: whichever comes first. Returns the curve.
+        """Train until there were `steps` steps of all environments together, or `seconds` of training, or the mean
+        return of the last episodes is `target`: whichever comes first. Returns the curve.
 
-        Learning rates fall linearly to nearly 0 at the end of `steps` or `seconds`. With `steps`, the result is the same
-        to the bit for a given seed and number of threads; with `seconds` it depends on the speed of the machine.
-        progress: show a bar. log: a folder for TensorBoard, if it is installed. callback: called after every iteration.
+        Steps and seconds are totals: those of earlier calls count, so that an agent that was saved at half time goes on
+        as if it had not been interrupted. Learning rates fall linearly to nearly 0 at the end of `steps` or `seconds`.
+        With `steps`, the result is the same to the bit for a given seed; with `seconds` it depends on the speed of
+        the machine.
 
-        Ctrl-C ends training after the current iteration; what was learned is kept. If weights stop being finite,
-        `Diverged` is raised, and the agent is as it was before that iteration.
+        progress: show a bar. save: a file that is written every half minute and at the end, for `load`. log: a folder
+        for TensorBoard, if it is installed. callback: called with the agent after every iteration; its time does not
+        count.
+
+        Ctrl-C ends training and keeps what was learned. If weights stop being finite, or grow without bounds,
+        `Diverged` is raised; the agent is then as it was before that iteration, as after every other error.
         """
         budget = Budget(steps, seconds, target)
-        begin, spent = self.steps, 0.0
-        writer = _tensorboard(log)
+        writer, saved = _tensorboard(log), time.perf_counter()
         try:
-            with bar(progress, f"{self.method} on {self.name}", PARTS) as show:
-                while spent < 1.0 and not budget.reached(self.mean_return):
+            with one_torch_thread(), bar(progress, f"{self.method} on {self.name}", PARTS) as show:
+                while (spent := budget.spent(self.steps, self.seconds)) < 1.0 and not budget.reached(self.returns):
                     self._one(spent)
-                    spent = budget.spent(self.steps - begin)
-                    show(round(PARTS * spent), self._text(budget, begin))
-                    _write(writer, self.curve, self.steps)
+                    show(round(PARTS * budget.spent(self.steps, self.seconds)), self._text(budget))
+                    _write(writer, self.curve)
+                    if save is not None and time.perf_counter() > saved + SAVE_EVERY:
+                        self.save(save)
+                        saved = time.perf_counter()
                     if callback is not None:
                         callback(self)
         except KeyboardInterrupt:
-            warnings.warn(f"training was interrupted after {self.steps:,} steps; what was learned is kept", stacklevel=2)
+            warnings.warn(f"interrupted after {self.steps:,} steps; what was learned is kept", stacklevel=2)
         finally:
+            if save is not None:
+                self.save(save)
             if writer is not None:
                 writer.close()
         return self.curve
 
     def _one(self, spent: float) -> None:
-        before = self.state_dict()
+        """One iteration, done as a whole or not at all."""
+        before, begin = self._everything(), time.perf_counter()
         try:
             row = self.iterate(spent)
-        except KeyboardInterrupt:
-            self.load_state_dict(before)  # An iteration is done as a whole or not at all.
+            bad = [name for name, network in self.networks().items() if not largest(network) < float("inf")]
+            if bad:
+                raise Diverged(
+                    f"weights of {' and '.join(bad)} are not finite after {self.steps:,} steps; {TAKEN_BACK}"
+                )
+        except BaseException:
+            self._restore(before)
             raise
-        bad = [name for name, x in self.networks().items() if not _finite(x)]
-        if bad:
-            self.load_state_dict(before)
-            raise Diverged(
-                f"the weights of {', '.join(bad)} are not finite after {self.steps:,} steps, perhaps because the learning "
-                "rate is too large, or a reward is not finite; the agent is as it was before this iteration"
-            )
+        self.seconds += time.perf_counter() - begin
         self.iterations += 1
-        self.curve.add(steps=self.steps, **row)
-
-    @abstractmethod
-    def networks(self) -> dict[str, nn.Module]:
-        """The networks by name."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name of the task."""
+        mean = {} if self.mean_return is None else {"return": self.mean_return}
+        self.curve.add(steps=self.steps, seconds=self.seconds, **mean, **row)
 
     @property
     def mean_return(self) -> float | None:
         """The mean return of the last finished episodes of training; None before the first."""
         return sum(self.returns) / len(self.returns) if self.returns else None
 
-    def _text(self, budget: Budget, begin: int) -> str:
-        mean, left = self.mean_return, budget.left(self.steps - begin)
+    def _text(self, budget: Budget) -> str:
+        mean, left = self.mean_return, budget.left(self.steps, self.seconds)
         parts = [f"{self.steps:,} steps", "no episode yet" if mean is None else f"return {mean:,.0f}"]
         row = self.curve.last()
         parts += [f"{row['clipped']:.0%} clipped"] if row.get("clipped") else []
         parts += [f"{row['not_finite']:.0f} not finite"] if row.get("not_finite") else []
-        parts += [] if left is None or not math.isfinite(left) else [f"{left:.0f} s left"]
+        parts += [] if left is None else [f"{left:.0f} s left"]
         return ", ".join(parts)
 
     # ------------------------------------------------------------------------------------------ files
@@ -151,7 +167,7 @@ class Agent(ABC):
         part = target.with_name(f".{target.name}.part")
         content = {
             "format": FORMAT, "method": self.method, "task": self.name, "settings": self.settings(),
-            "state": self.state_dict(), "curve": self.curve.rows,
+            "everything": self._everything(), "curve": self.curve.rows,
         }  # fmt: skip
         try:
             torch.save(content, part)
@@ -160,38 +176,70 @@ class Agent(ABC):
             part.unlink(missing_ok=True)
         return target
 
-    def resume(self, file: str | os.PathLike[str]) -> Agent:
-        """Take over what a saved agent of the same method and task had learned."""
-        content = read(file)
+    @classmethod
+    def load(cls: type[Self], file: str | os.PathLike[str], task: Any = None, **changes: Any) -> Self:
+        """The agent that `save` wrote. task: needed if it was made with a `Task` of your own, and not with a name.
+        changes: arguments that are to differ from those it was made with, such as `threads`."""
+        content = _read(file)
+        if content["method"] != cls.method:
+            raise ValueError(f"{file} has an agent of {content['method']}, not of {cls.method}")
+        make: Callable[..., Self] = cls
+        agent = make(content["task"] if task is None else task, **{**content["settings"], **changes})
+        return agent.resume(file)
+
+    def resume(self: Self, file: str | os.PathLike[str]) -> Self:
+        """Take over what a saved agent of the same method, task and sizes had learned."""
+        content = _read(file)
         if (content["method"], content["task"]) != (self.method, self.name):
             found = f"{content['method']} on {content['task']}"
             raise ValueError(f"{file} has an agent of {found}; this one is {self.method} on {self.name}")
-        self.load_state_dict(content["state"])
+        before = self._everything()
+        try:
+            self._restore(content["everything"])
+        except (RuntimeError, ValueError, KeyError) as error:
+            self._restore(before)
+            raise ValueError(f"{file} has an agent of other sizes than this one: {error}") from None
         self.curve.rows = list(content["curve"])
         return self
 
+    def _everything(self) -> dict[str, Any]:
+        counts = {"steps": self.steps, "iterations": self.iterations, "seconds": self.seconds}
+        return {**counts, "returns": list(self.returns), "state": self.state_dict()}
 
-def read(file: str | os.PathLike[str]) -> dict[str, Any]:
+    def _restore(self, everything: Mapping[str, Any]) -> None:
+        self.load_state_dict(everything["state"])
+        for name in ("steps", "iterations", "seconds"):
+            setattr(self, name, everything[name])
+        self.returns.clear()
+        self.returns.extend(everything["returns"])
+
+
+@torch.no_grad()
+def largest(network: nn.Module) -> float:
+    """The largest magnitude of a network's weights."""
+    return max(float(x.abs().max()) for x in network.parameters())
+
+
+def copied(tree: Any) -> Any:
+    """A copy of mappings and lists of tensors, such as the `state_dict` of a module or an optimiser."""
+    if isinstance(tree, Mapping):
+        return {name: copied(x) for name, x in tree.items()}
+    if isinstance(tree, list):
+        return [copied(x) for x in tree]
+    return tree.clone() if isinstance(tree, torch.Tensor) else tree
+
+
+def _read(file: str | os.PathLike[str]) -> dict[str, Any]:
     """The content of a file that `Agent.save` wrote."""
     try:
         content = torch.load(file, weights_only=True)
-    except FileNotFoundError:
+    except OSError:
         raise
     except Exception as error:  # torch raises all kinds of errors for files that are not its own.
         raise ValueError(f"{file} is no file of an agent: {error}") from None
     if not isinstance(content, dict) or content.get("format") != FORMAT:
         raise ValueError(f"{file} is no file of an agent, which begins with {FORMAT!r}")
     return content
-
-
-def positive(settings: Mapping[str, Any], *names: str) -> None:
-    """Raise if one of these settings is not a positive number."""
-    for name in names:
-        checks.number(settings[name], name, low=0.0, strict=True)
-
-
-def _finite(module: nn.Module) -> bool:
-    return all(bool(torch.isfinite(x).all()) for x in module.parameters())
 
 
 def _tensorboard(folder: str | os.PathLike[str] | None) -> Any:
@@ -204,8 +252,9 @@ def _tensorboard(folder: str | os.PathLike[str] | None) -> Any:
     return SummaryWriter(str(folder))
 
 
-def _write(writer: Any, curve: Curve, steps: int) -> None:
+def _write(writer: Any, curve: Curve) -> None:
     if writer is not None:
-        for name, value in curve.last().items():
+        row = curve.last()
+        for name, value in row.items():
             if name != "steps":
-                writer.add_scalar(name, value, steps)
+                writer.add_scalar(name, value, int(row["steps"]))

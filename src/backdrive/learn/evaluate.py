@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import gymnasium
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
+from .. import envs as _registered  # noqa: F401
 from ..model import checks
+
+Policy = nn.Module | Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
@@ -34,14 +39,12 @@ class Score:
 
 
 @torch.no_grad()
-def evaluate(policy: nn.Module, env: Any, *, episodes: int = 20, seed: int = 0) -> Score:
-    """Run a policy for some episodes, in environments of Gymnasium; episode i starts from the seed `seed` + i.
+def evaluate(policy: Policy, env: str | gymnasium.Env, *, episodes: int = 20, seed: int = 0) -> Score:
+    """Run a policy for some episodes in an environment of Gymnasium; episode i starts from the seed `seed` + i.
 
-    policy: a module from observations [B, n] to actions [B, na], such as `Agent.policy()`. env: the id of an environment,
-    e.g. "Ant-v5" or "backdrive/MuJoCoAnt-v5", or an environment with its own time limit.
+    policy: a module from observations [B, n] to actions [B, na], such as `Agent.policy()`. env: the id of an
+    environment, e.g. "Ant-v5" or "backdrive/MuJoCoAnt-v5", or an environment with its own time limit.
     """
-    import gymnasium
-
     checks.integer(episodes, "episodes")
     opened = gymnasium.make(env) if isinstance(env, str) else env
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
@@ -50,7 +53,7 @@ def evaluate(policy: nn.Module, env: Any, *, episodes: int = 20, seed: int = 0) 
             observation, _ = opened.reset(seed=seed + i)
             done = False
             while not done:
-                action = policy(torch.as_tensor(np.asarray(observation), dtype=torch.float32)[None])[0].numpy()
+                action = _action(policy, observation, opened)
                 observation, reward, terminated, truncated, _ = opened.step(action)
                 returns[i] += float(reward)
                 lengths[i] += 1
@@ -59,3 +62,30 @@ def evaluate(policy: nn.Module, env: Any, *, episodes: int = 20, seed: int = 0) 
         if isinstance(env, str):
             opened.close()
     return Score(returns, lengths)
+
+
+def _action(policy: Policy, observation: Any, env: gymnasium.Env) -> np.ndarray:
+    """The action for one observation; raises where a policy's sizes are not those of the environment."""
+    x = torch.as_tensor(np.asarray(observation), dtype=torch.float32)
+    wanted = env.action_space.shape
+    try:
+        action = policy(x[None])[0].numpy()
+    except RuntimeError as error:
+        if "shape" not in str(error) and "size" not in str(error):
+            raise
+        raise ValueError(f"this policy is not for observations of {tuple(x.shape)} numbers: {error}") from None
+    if action.shape != wanted:
+        raise ValueError(f"actions of this policy have the shape {action.shape}, those of the environment {wanted}")
+    return action
+
+
+def widened(policy: nn.Module, size: int, columns: list[int] | range) -> nn.Sequential:
+    """The policy, for observations [..., size] of which it sees only some columns.
+
+    An agent may thus learn with fewer observations than an environment has, and run in that environment.
+    """
+    select = nn.Linear(size, len(columns), bias=False)
+    with torch.no_grad():
+        select.weight.zero_()
+        select.weight[torch.arange(len(columns)), torch.tensor(columns)] = 1.0
+    return nn.Sequential(select, policy).requires_grad_(False).eval()

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..model import State
-
 
 @dataclass
 class ClipCount:
@@ -34,20 +32,21 @@ class _Clip(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, q_bar: Tensor, v_bar: Tensor) -> tuple[Tensor | None, ...]:
         count = ctx.count
-        bars = torch.cat([q_bar, v_bar], -1)
-        finite = torch.isfinite(bars).all(-1, keepdim=True)
-        size = bars.norm(dim=-1, keepdim=True)
-        factor = torch.where(finite, (ctx.limit / size).clamp(max=1.0), 0.0)
-        count.seen += len(bars)
-        count.clipped += int((factor < 1.0).sum())
-        count.not_finite += int((~finite).sum())
-        return (*(torch.where(finite, bar, 0.0) * factor for bar in (q_bar, v_bar)), None, None)
+        size = torch.cat([q_bar, v_bar], -1).norm(dim=-1, keepdim=True)
+        factor = ctx.limit / size.clamp(min=ctx.limit)
+        count.seen += len(size)
+        count.clipped += int((size > ctx.limit).sum())
+        finite = torch.isfinite(size)
+        if not bool(finite.all()):
+            count.not_finite += int((~finite).sum())
+            q_bar, v_bar, factor = (torch.where(finite, x, 0.0) for x in (q_bar, v_bar, factor))
+        return q_bar * factor, v_bar * factor, None, None
 
 
 def clipped(state: Any, limit: float, count: ClipCount) -> Any:
     """The same state; backwards, the gradient of (q, v) of each environment is scaled to a norm of at most `limit`.
 
-    A gradient that is not finite becomes 0. state: a `State`, or a snapshot with q, v and more.
+    A gradient that is not finite becomes 0. state: a `State`, or a snapshot with q, v and more, [N, ...].
     """
     q, v = _Clip.apply(state.q, state.v, limit, count)
-    return State(q, v) if isinstance(state, State) else state._replace(q=q, v=v)
+    return state._replace(q=q, v=v)

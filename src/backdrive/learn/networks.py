@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -18,7 +20,7 @@ LOG_STD = (-5.0, 1.0)
 class Normaliser(nn.Module):
     """Running mean and variance of observations [n]; called, it makes them of mean 0 and variance 1, in float32.
 
-    `update` only counts: what a call uses changes with `refresh`, so that actor and critic of an iteration see the same.
+    `update` only counts: what a call uses changes with `refresh`, so that actor and critic see the same.
     """
 
     total_mean: Tensor
@@ -60,9 +62,9 @@ class Normaliser(nn.Module):
 def layers(sizes: Sequence[int], activation: str, gain: float, generator: torch.Generator) -> nn.Sequential:
     """Fully connected layers with layer normalisation; weights are orthogonal, those of the last layer times `gain`."""
     parts: list[nn.Module] = []
-    for k, (n, m) in enumerate(zip(sizes, sizes[1:])):
+    for k, (n, m) in enumerate(itertools.pairwise(sizes)):
         last = k == len(sizes) - 2
-        linear = nn.Linear(n, m)
+        linear = nn.utils.skip_init(nn.Linear, n, m)  # Its own random weights would use torch's global generator.
         nn.init.orthogonal_(linear.weight, gain if last else math.sqrt(2.0), generator=generator)
         nn.init.zeros_(linear.bias)
         parts += [linear] if last else [linear, nn.LayerNorm(m), ACTIVATIONS[activation]()]
@@ -72,7 +74,7 @@ def layers(sizes: Sequence[int], activation: str, gain: float, generator: torch.
 class Actor(nn.Module):
     """A Gaussian policy, squashed into the actions' range: a = middle + reach · tanh(μ(o) + σ ε) with ε ~ N(0, 1).
 
-    sizes: numbers of observations, of neurons of the hidden layers, and of actions. σ does not depend on the observation.
+    sizes: numbers of observations, of neurons of the hidden layers, and of actions. σ does not depend on observations.
     """
 
     middle: Tensor
@@ -95,7 +97,7 @@ class Actor(nn.Module):
     def with_entropy(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
         """Actions, and -log of their probability density on the range (-1, 1): a sample of the entropy, [...]."""
         y = self._unsquashed(x, noise)
-        gaussian = 0.5 * noise.square() + self.log_std + 0.5 * math.log(2.0 * math.pi)
+        gaussian = 0.5 * noise.square() + self.log_std.clamp(*LOG_STD) + 0.5 * math.log(2.0 * math.pi)
         squash = 2.0 * (math.log(2.0) - y - nn.functional.softplus(-2.0 * y))  # log of the derivative of tanh
         return self._squashed(y), (gaussian + squash).sum(-1)
 
@@ -110,9 +112,7 @@ class Actor(nn.Module):
 class Critics(nn.Module):
     """Several networks that estimate the value of an observation; the value is their mean."""
 
-    def __init__(
-        self, sizes: Sequence[int], count: int, *, activation: str, generator: torch.Generator
-    ) -> None:
+    def __init__(self, sizes: Sequence[int], count: int, *, activation: str, generator: torch.Generator) -> None:
         super().__init__()
         self.each = nn.ModuleList(layers((*sizes, 1), activation, 1.0, generator) for _ in range(count))
 
@@ -138,11 +138,5 @@ def exported(normaliser: Normaliser, actor: Actor) -> nn.Sequential:
         inputs.bias.copy_(-normaliser.mean * scale)
         outputs.weight.copy_(torch.diag(actor.reach))
         outputs.bias.copy_(actor.middle)
-    trunk = [_copy(part) for part in actor.mean]
-    return nn.Sequential(inputs, nn.Hardtanh(-OUTLIER, OUTLIER), *trunk, nn.Tanh(), outputs).requires_grad_(False).eval()
-
-
-def _copy(module: nn.Module) -> nn.Module:
-    import copy
-
-    return copy.deepcopy(module)
+    limit, trunk = nn.Hardtanh(-OUTLIER, OUTLIER), copy.deepcopy(actor.mean)
+    return nn.Sequential(inputs, limit, *trunk, nn.Tanh(), outputs).requires_grad_(False).eval()

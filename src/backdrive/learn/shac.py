@@ -1,42 +1,49 @@
 """Short-horizon actor-critic (Xu et al. 2022): the return of a short window, differentiated through the physics.
 
-In each iteration all environments move for `horizon` steps. The actor maximises the discounted rewards of that window plus
-the critic's value of where it ends; the gradient goes through the simulator, and stops at the start of the window. The
-critic then learns the TD(λ) returns of what was seen.
+In each iteration all environments move for `horizon` steps. The actor maximises the discounted rewards of that window
+plus the critic's value of where it ends; the gradient goes through the simulator, and stops at the start of the window.
+The critic then learns the TD(λ) returns of what was seen.
 """
 
 from __future__ import annotations
 
 import copy
-import time
+import warnings
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..envs import Task
 from ..model import checks
-from .agent import Agent
+from .agent import TAKEN_BACK, Agent, Diverged, copied, largest
 from .gradients import ClipCount, clipped
 from .networks import ACTIVATIONS, Actor, Critics, Normaliser, exported
 from .worlds import World
 
+LEAST_RATE = 0.02
+"""The share of a learning rate that is left at the end of a training."""
+LARGEST_WEIGHT = 50.0
+"""Inputs and outputs of an actor are about 1, and so are its weights, unless it diverged."""
+LARGEST_VALUE = 10.0
+"""A critic that values something at more than this many times what the largest reward for ever would be worth, and
+100 more, diverged."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SHACSettings:
-    """horizon: steps of a window. clip: largest norm of the gradient of an environment's (q, v) between steps, in units
-    of reward; None: no limit. discount: γ per step. trace: λ of TD(λ).
+    """horizon: steps of a window. clip: largest norm of the gradient of an environment's (q, v) between two steps, in
+    units of reward; None: no limit. discount: γ per step. trace: λ of TD(λ).
 
     entropy: weight of the policy's entropy in the reward. critics: their number; the value is their mean.
     critic_passes, critic_batches: passes over the window's samples in every iteration, and minibatches of each. keep:
     share of the target critic's weights that an iteration keeps. terminal_value: whether the actor's objective has the
     critic's value also where an episode terminates, so that a fall is judged by what the critic thinks of it.
-    adaptive: the horizon grows and shrinks between `horizon` / 4 and 2 `horizon`, such that a share of 5 % of the
-    gradients is clipped. learning_rate: of actor and critic, at the start. largest_step: largest norm of the gradient
-    of all weights of a network.
+    learning_rate, critic_rate: of actor and critic, at the start. largest_step: largest norm of the gradient of all
+    weights of a network. actor, critic: numbers of neurons of the hidden layers. log_std: logarithm of the standard
+    deviation of the actions at the start, before squashing.
     """
 
     horizon: int = 16
@@ -49,7 +56,6 @@ class SHACSettings:
     critic_batches: int = 4
     keep: float = 0.2
     terminal_value: bool = True
-    adaptive: bool = False
     learning_rate: float = 2e-3
     critic_rate: float = 2e-3
     largest_step: float = 1.0
@@ -65,8 +71,12 @@ class SHACSettings:
             checks.number(getattr(self, name), name, low=0.0, strict=True)
         for name in ("discount", "trace", "keep"):
             checks.number(getattr(self, name), name, low=0.0, high=1.0)
+        checks.number(self.entropy, "entropy", low=0.0)
+        checks.number(self.log_std, "log_std")
         if self.clip is not None:
             checks.number(self.clip, "clip", low=0.0, strict=True)
+        for name in ("actor", "critic"):
+            object.__setattr__(self, name, tuple(checks.integer(x, name) for x in getattr(self, name)))
         if self.activation not in ACTIVATIONS:
             raise ValueError(checks.unknown("activation", self.activation, ACTIVATIONS))
 
@@ -75,149 +85,165 @@ class SHAC(Agent):
     """Short-horizon actor-critic on a task, in `num_envs` environments at a time.
 
     task: a `backdrive.envs.Task` or its name. max_episode_steps: time limit; None: the one that is registered with the
-    name. threads: None: all cores. dtype: that of the simulator; networks are float32. options: of the task, when it is
-    given by name. Other arguments: `SHACSettings`.
+    name. threads: of the simulator; None: all cores. dtype: that of the simulator; networks are float32. options: of
+    the task, when it is given by name. settings: see `SHACSettings`.
     """
 
     method = "SHAC"
 
     def __init__(
         self, task: Task | str, *, num_envs: int = 64, seed: int = 0, max_episode_steps: int | None = None,
-        threads: int | None = None, dtype: torch.dtype = torch.float64, options: Mapping[str, Any] | None = None,
+        threads: int | None = None, dtype: torch.dtype | str = "float64", options: Mapping[str, Any] | None = None,
         **settings: Any,
     ) -> None:  # fmt: skip
         super().__init__()
-        known = {field.name for field in fields(SHACSettings)}
+        known = [x.name for x in fields(SHACSettings)]
         for name in settings:
             if name not in known:
                 raise TypeError(checks.unknown("argument of SHAC", name, known))
-        self.given = SHACSettings(**settings)
-        given, self.seed = self.given, seed
-        self.options = dict(options or {})
-        self.world = World(
-            task, num_envs, seed=seed, limit=max_episode_steps, dtype=dtype, threads=threads, options=self.options
-        )
-        self.world.stagger(np.random.default_rng(seed))
+        self.given = given = SHACSettings(**settings)
+        self._made = {
+            "num_envs": num_envs, "seed": seed, "max_episode_steps": max_episode_steps, "threads": threads,
+            "dtype": str(dtype).removeprefix("torch."), "options": dict(options or {}),
+        }  # fmt: skip
+        of_env = {"threads": threads, "dtype": dtype, **(options or {})}
+        self.world = world = World(task, num_envs, seed=seed, limit=max_episode_steps, settings=of_env)
         self.generator = torch.Generator().manual_seed(seed)
-        n, na = self.world.observation.shape[-1], len(self.world.low)
+        n, na = world.observation.shape[-1], len(world.low)
         self.normaliser = Normaliser(n)
-        self.normaliser.update(self.world.observation.detach())
+        self.normaliser.update(world.observation.detach())
         self.normaliser.refresh()
-        self.actor = Actor(
-            (n, *given.actor, na), self.world.low, self.world.high, activation=given.activation, log_std=given.log_std,
-            generator=self.generator,
-        )  # fmt: skip
-        self.critics = Critics(
-            (n, *given.critic), given.critics, activation=given.activation, generator=self.generator
-        )
+        of_network: dict[str, Any] = {"activation": given.activation, "generator": self.generator}
+        self.actor = Actor((n, *given.actor, na), world.low, world.high, log_std=given.log_std, **of_network)
+        self.critics = Critics((n, *given.critic), given.critics, **of_network)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
-        self.actor_step = torch.optim.Adam(self.actor.parameters(), given.learning_rate, betas=(0.7, 0.95))
-        self.critic_step = torch.optim.Adam(self.critics.parameters(), given.critic_rate, betas=(0.7, 0.95))
-        self.horizon = given.horizon
-        self.seconds = 0.0
+        self.actor_step = torch.optim.Adam(self.actor.parameters(), given.learning_rate, betas=(0.7, 0.95), fused=True)
+        self.critic_step = torch.optim.Adam(self.critics.parameters(), given.critic_rate, betas=(0.7, 0.95), fused=True)
+        self.largest_reward = 0.0
+        self._warned = False
 
     # ------------------------------------------------------------------------------------------ the algorithm
 
     def iterate(self, spent: float) -> dict[str, float]:
-        begin = time.perf_counter()
         given = self.given
         for optimiser, rate in ((self.actor_step, given.learning_rate), (self.critic_step, given.critic_rate)):
             for group in optimiser.param_groups:
-                group["lr"] = rate * max(1.0 - spent, 0.02)
-        objective, window, counts = self.objective()
-        self._improve_actor(objective)
+                group["lr"] = rate * max(1.0 - spent, LEAST_RATE)
+        window = self.window()
+        self._check(window)
+        slope = self._improve_actor(window)
         loss = self._improve_critics(window)
-        if given.adaptive:
-            self._adapt(counts)
-        self.seconds += time.perf_counter() - begin
-        row = {
-            "seconds": self.seconds, "horizon": self.horizon, "critic_loss": loss, "clipped": counts.share,
-            "not_finite": counts.not_finite, "std": float(self.actor.log_std.detach().exp().mean()),
+        self.normaliser.update(window.observations)
+        self.normaliser.refresh()
+        self.steps += window.rewards.numel()
+        self._check_networks(window)
+        return {
+            "reward": float(window.rewards.detach().mean()), "critic_loss": loss, "gradient": slope,
+            "clipped": window.count.share, "not_finite": window.count.not_finite,
+            "std": float(self.actor.log_std.detach().exp().mean()),
         }  # fmt: skip
-        if self.mean_return is not None:
-            row["return"] = self.mean_return
-        return row
 
-    def objective(self) -> tuple[Tensor, Window, ClipCount]:
-        """Move for a window. The sum over all environments of its discounted rewards and of the value of its end."""
-        world, given, counts = self.world, self.given, ClipCount()
-        observation, window = world.detach(), Window()
-        ahead = torch.zeros(world.count)  # discounted rewards since the window or the episode began
-        weight = torch.ones(world.count)
-        total = torch.zeros(())
-        for h in range(self.horizon):
-            seen, x = observation, self.normaliser(observation)
+    def window(self) -> ShortWindow:
+        """Move all environments for a window. Rewards and final observations have the graph of the actor."""
+        world, given, count = self.world, self.given, ClipCount()
+        observation = world.detach()
+        rows: list[tuple[Tensor, ...]] = []
+        for h in range(given.horizon):
+            x = self.normaliser(observation)
             noise = torch.randn(world.count, len(world.low), generator=self.generator)
-            action, entropy = self.actor.with_entropy(x, noise)
-            step, finished = world.step(action.to(world.env.batch.dtype))
-            self.returns.extend(finished)
-            last = h == self.horizon - 1
-            if given.clip is not None and not last:
-                world.state = clipped(world.state, given.clip, counts)
-                observation = self._observed(step)
+            if given.entropy:
+                action, entropy = self.actor.with_entropy(x, noise)
             else:
-                observation = step.observation
+                action, entropy = self.actor(x, noise), torch.zeros(())
+            step, finished = world.step(action)
+            self.returns.extend(finished)
+            if given.clip is not None and h < given.horizon - 1:
+                world.state = clipped(world.state, given.clip, count)
             reward = step.reward.to(x.dtype) + given.entropy * entropy
-            ahead, weight = ahead + weight * reward, weight * given.discount
-            value = self.target(self.normaliser(step.final.detach()))
-            window.add(seen, x, reward, torch.where(step.terminated, 0.0, value), step.done | last)
-            ends = step.done | last
-            if bool(ends.any()):
-                value = self.target(self.normaliser(step.final))
-                if not given.terminal_value:
-                    value = torch.where(step.terminated, 0.0, value)
-                total = total + torch.where(ends, ahead + weight * value, 0.0).sum()
-                ahead, weight = torch.where(ends, 0.0, ahead), torch.where(ends, 1.0, weight)
-        return total, window, counts
+            rows.append((observation.detach(), x.detach(), reward, step.final, step.terminated, step.done))
+            observation = world.observation
+        return ShortWindow(count, *(torch.stack(column) for column in zip(*rows)))
 
-    def _improve_actor(self, objective: Tensor) -> None:
-        samples = self.world.count * self.horizon
+    def objective(self, window: ShortWindow) -> Tensor:
+        """The sum over all environments of a window's discounted rewards and the value of where it ends."""
+        ends = window.ends()
+        weights = window.weights(self.given.discount)
+        value = self.target(self.normaliser(window.finals[ends]))
+        if not self.given.terminal_value:
+            value = torch.where(window.terminated[ends], 0.0, value)
+        return (weights * window.rewards).sum() + (self.given.discount * weights[ends] * value).sum()
+
+    def _improve_actor(self, window: ShortWindow) -> float:
+        """One step of the actor along its gradient, whose norm is returned."""
         self.actor_step.zero_grad()
-        (-objective).backward()
-        self._descend(self.actor, self.actor_step, samples)
-        self.steps += samples
+        (self.objective(window) / -window.rewards.numel()).backward()
+        return self._descend(self.actor, self.actor_step, window.count)
 
-    def _observed(self, step: Any) -> Tensor:
-        """The observations, anew from the state whose gradient is clipped."""
-        return self.world.env.task.observe(self.world.state)
-
-    def _improve_critics(self, window: Window) -> float:
+    def _improve_critics(self, window: ShortWindow) -> float:
         """Fit the critics to the TD(λ) returns of the window; the mean squared error at the end."""
         given = self.given
-        seen, x, returns = window.samples(given.discount, given.trace)
-        error = torch.zeros(())
+        with torch.no_grad():
+            values = torch.where(window.terminated, 0.0, self.target(self.normaliser(window.finals)))
+        returns = window.returns(values, given.discount, given.trace).flatten()
+        x, error = window.normalised.flatten(0, 1), torch.zeros(())
         for _ in range(given.critic_passes):
-            order = torch.randperm(len(returns), generator=self.generator)
+            order = torch.randperm(len(x), generator=self.generator)
             for rows in order.chunk(given.critic_batches):
                 self.critic_step.zero_grad()
                 error = (self.critics.all(x[rows]) - returns[rows]).square().mean(-1).sum()
                 error.backward()
-                self._descend(self.critics, self.critic_step)
+                self._descend(self.critics, self.critic_step, window.count)
         with torch.no_grad():
-            for old, new in zip(self.target.parameters(), self.critics.parameters()):
-                old.lerp_(new, 1.0 - given.keep)
-        self.normaliser.update(seen)
-        self.normaliser.refresh()
+            torch._foreach_lerp_(list(self.target.parameters()), list(self.critics.parameters()), 1.0 - given.keep)
         return float(error.detach()) / given.critics
 
-    def _descend(self, network: nn.Module, optimiser: torch.optim.Optimizer, samples: int = 1) -> None:
-        """A step of an optimiser; gradients are divided by the number of samples, and limited."""
-        for weights in network.parameters():
-            if weights.grad is not None:
-                torch.nan_to_num_(weights.grad.div_(samples), 0.0, 0.0, 0.0)
-        nn.utils.clip_grad_norm_(network.parameters(), self.given.largest_step)
-        optimiser.step()
+    def _descend(self, network: nn.Module, optimiser: torch.optim.Optimizer, count: ClipCount) -> float:
+        """A step of an optimiser with a gradient of limited norm; none if that is not finite. Returns the norm."""
+        norm = float(nn.utils.clip_grad_norm_(network.parameters(), self.given.largest_step, foreach=True))
+        if norm < float("inf"):
+            optimiser.step()
+        else:
+            count.not_finite += 1
+        return norm
 
-    def _adapt(self, counts: ClipCount) -> None:
-        given = self.given
-        change = 1 if counts.share < 0.05 else -1
-        self.horizon = min(max(self.horizon + change, max(given.horizon // 4, 2)), 2 * given.horizon)
+    def _check(self, window: ShortWindow) -> None:
+        """Raise if a reward is not finite, and warn once if no episode lasts."""
+        bad = ~torch.isfinite(window.rewards.detach())
+        if bool(bad.any()):
+            h, i = bad.nonzero()[0].tolist()
+            raise ValueError(
+                f"the reward of task {self.name!r} is {window.rewards[h, i].item()} in {int(bad.sum())} of "
+                f"{bad.numel():,} steps, first in environment {i}; {TAKEN_BACK}"
+            )
+        if not self._warned and bool(window.terminated.all()):
+            self._warned = True
+            warnings.warn(
+                f"every episode of task {self.name!r} terminates at its first step: look at its `start` and `ends`",
+                stacklevel=5,
+            )
+
+    def _check_networks(self, window: ShortWindow) -> None:
+        """Raise if the networks cannot be those of an agent that learns."""
+        self.largest_reward = max(self.largest_reward, float(window.rewards.detach().abs().max()))
+        lasting = 1.0 / max(1.0 - self.given.discount, 1e-4)
+        with torch.no_grad():
+            value = float(self.critics(window.normalised[-1]).abs().max())
+        found = []
+        if (weight := largest(self.actor)) > LARGEST_WEIGHT:
+            found.append(f"the largest weight of the actor is {weight:.3g}: perhaps its learning_rate is too large")
+        if value > LARGEST_VALUE * self.largest_reward * lasting + 100.0:
+            found.append(
+                f"the critics value a state at {value:.3g}, where no reward was larger than {self.largest_reward:.3g}: "
+                "perhaps critic_rate is too large"
+            )
+        if found:
+            raise Diverged(f"after {self.steps:,} steps {'; '.join(found)}; {TAKEN_BACK}")
 
     # ------------------------------------------------------------------------------------------ what an agent is
 
     @property
     def name(self) -> str:
-        return self.world.env.task.name
+        return self.world.name
 
     def networks(self) -> dict[str, nn.Module]:
         return {"the actor": self.actor, "the critics": self.critics}
@@ -226,47 +252,64 @@ class SHAC(Agent):
         return exported(self.normaliser, self.actor)
 
     def settings(self) -> dict[str, Any]:
-        return {**asdict(self.given), "num_envs": self.world.count, "seed": self.seed, "options": self.options}
+        return {**asdict(self.given), **self._made}
+
+    def _parts(self) -> dict[str, Any]:
+        names = ("normaliser", "actor", "critics", "target", "actor_step", "critic_step")
+        return {name: getattr(self, name) for name in names}
 
     def state_dict(self) -> dict[str, Any]:
-        modules = {"normaliser": self.normaliser, "actor": self.actor, "critics": self.critics, "target": self.target}
-        steps = {"actor_step": self.actor_step, "critic_step": self.critic_step}
+        parts = {name: copied(part.state_dict()) for name, part in self._parts().items()}
         return {
-            **{name: copy.deepcopy(x.state_dict()) for name, x in {**modules, **steps}.items()},
-            "world": self.world.state_dict(), "generator": self.generator.get_state(), "horizon": self.horizon,
-            "steps": self.steps, "iterations": self.iterations, "returns": list(self.returns),
-            "seconds": self.seconds,
-        }  # fmt: skip
+            **parts,
+            "world": self.world.state_dict(),
+            "generator": self.generator.get_state(),
+            "largest_reward": self.largest_reward,
+        }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name in ("normaliser", "actor", "critics", "target", "actor_step", "critic_step"):
-            getattr(self, name).load_state_dict(state[name])
+        for name, part in self._parts().items():
+            part.load_state_dict(copied(state[name]))
         self.world.load_state_dict(state["world"])
         self.generator.set_state(state["generator"])
-        self.horizon, self.steps, self.iterations = state["horizon"], state["steps"], state["iterations"]
-        self.seconds = state["seconds"]
-        self.returns.clear()
-        self.returns.extend(state["returns"])
+        self.largest_reward = state["largest_reward"]
 
 
-class Window:
-    """What was seen in a window: observations, as they are and normalised [H, N, n], rewards, values of the next states,
-    and whether an episode or the window ended, [H, N] each."""
+@dataclass(frozen=True)
+class ShortWindow:
+    """What happened in H steps of N environments. observations, as they were seen and normalised, and after each step
+    (`finals`), before a reset [H, N, n]; rewards [H, N]; whether an episode terminated, or ended for any reason, bool
+    [H, N]. rewards and finals may have a graph. count: clipped gradients, known after the backward pass."""
 
-    def __init__(self) -> None:
-        self._rows: list[tuple[Tensor, ...]] = []
+    count: ClipCount
+    observations: Tensor
+    normalised: Tensor
+    rewards: Tensor
+    finals: Tensor
+    terminated: Tensor
+    done: Tensor
 
-    def add(self, *row: Tensor) -> None:
-        self._rows.append(tuple(x.detach() for x in row))
+    def ends(self) -> Tensor:
+        """Where an episode or the window ends, bool [H, N]."""
+        ends = self.done.clone()
+        ends[-1] = True
+        return ends
 
-    def samples(self, discount: float, trace: float) -> tuple[Tensor, Tensor, Tensor]:
-        """Observations, as they are and normalised [H N, n], and their TD(λ) returns [H N]:
+    def weights(self, discount: float) -> Tensor:
+        """γ^k for the k-th step since the window or an episode began, [H, N]."""
+        weights = torch.ones_like(self.rewards, requires_grad=False)
+        for h in range(1, len(weights)):
+            weights[h] = torch.where(self.done[h - 1], 1.0, discount * weights[h - 1])
+        return weights
 
-        G_h = r_h + γ ((1 - λ) V(s_{h+1}) + λ G_{h+1}), and r_h + γ V(s_{h+1}) where an episode or the window ends.
+    def returns(self, values: Tensor, discount: float, trace: float) -> Tensor:
+        """TD(λ) returns [H, N], from the values of the states after each step, 0 for terminal ones:
+
+        G_h = r_h + γ ((1 - λ) V_h + λ G_{h+1}), and r_h + γ V_h where an episode or the window ends.
         """
-        seen, x, rewards, values, ends = (torch.stack(column) for column in zip(*self._rows))
+        rewards, ends = self.rewards.detach(), self.ends()
         returns, ahead = torch.empty_like(rewards), values[-1]
         for h in reversed(range(len(rewards))):
             following = torch.where(ends[h], values[h], (1.0 - trace) * values[h] + trace * ahead)
             ahead = returns[h] = rewards[h] + discount * following
-        return seen.flatten(0, 1), x.flatten(0, 1), returns.flatten()
+        return returns

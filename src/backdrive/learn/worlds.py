@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ..envs import TASKS, TWINS, Task, VectorEnv
-from ..model import State
 
 
 class Step(NamedTuple):
@@ -29,51 +28,35 @@ class Step(NamedTuple):
 
 
 class World:
-    """`count` environments of a task that reset themselves, with episodes that start at different times.
+    """`count` environments of a task that reset themselves. Their episodes start at different times.
 
-    returns: the sums of rewards of the running episodes, [N].
+    task: a task or its name. limit: steps after which an episode is truncated; None: as registered with the name.
+    settings: arguments of `VectorEnv`. returns: the sums of rewards of the running episodes so far, [N].
     """
 
     def __init__(
-        self, task: Task | str, count: int, *, seed: int, limit: int | None, dtype: torch.dtype, threads: int | None,
-        options: Mapping[str, Any],
-    ) -> None:  # fmt: skip
+        self, task: Task | str, count: int, *, seed: int, limit: int | None = None, settings: Mapping[str, Any]
+    ) -> None:
         if limit is None and isinstance(task, str):
             known = {**TASKS, **TWINS}
             limit = known[task].max_episode_steps if task in known else None
-        self.env = VectorEnv(
-            task, num_envs=count, max_episode_steps=limit, autoreset_mode="SameStep", dtype=dtype, threads=threads,
-            **options,
-        )  # fmt: skip
+        self.env = VectorEnv(task, num_envs=count, max_episode_steps=limit, autoreset_mode="SameStep", **settings)
+        self.task, self.count, self.limit = self.env.task, count, limit
+        self.name = task if isinstance(task, str) else task.name
         self.observation, _ = self.env.reset_torch(seed=seed)
-        self.count, self.limit = count, limit
         self.returns = torch.zeros(count, dtype=torch.float64)
         self.whole = torch.ones(count, dtype=torch.bool)  # Whether the running episode began at its first step.
-        self.low, self.high = (torch.as_tensor(x) for x in (self.env.task.action_low, self.env.task.action_high))
+        self.low, self.high = (torch.from_numpy(x) for x in (self.task.action_low, self.task.action_high))
+        if not (bool(torch.isfinite(self.low).all()) and bool(torch.isfinite(self.high).all())):
+            raise ValueError(f"task {self.name!r} has actions without limits: set action_low and action_high")
+        if limit is not None:
+            self._stagger(np.random.default_rng(seed), limit)
 
-    def stagger(self, random: np.random.Generator) -> None:
-        """Let the time limits of the running episodes end at different times, so that not all reset at once."""
-        if self.limit is not None:
-            self.env._steps = torch.from_numpy(random.integers(0, self.limit, self.count))
-            self.whole = self.env._steps == 0
-
-    def detach(self) -> Tensor:
-        """Cut the graph, and return the current observations [N, n]."""
-        self.env.detach()
-        self.observation = self.observation.detach()
-        return self.observation
-
-    def step(self, action: Tensor) -> tuple[Step, list[float]]:
-        """Step all environments; the returns of the episodes that ended and had begun at their first step."""
-        observation, reward, terminated, truncated, info = self.env.step_torch(action)
-        step = Step(observation, info.get("final_obs", observation), reward, terminated, truncated)
-        self.observation = observation
-        self.returns += reward.detach()
-        done = step.done
-        finished = self.returns[done & self.whole].tolist()
-        self.returns[done] = 0.0
-        self.whole |= done
-        return step, finished
+    def _stagger(self, random: np.random.Generator, limit: int) -> None:
+        """Let the time limits of the first episodes end at different times, so that not all reset at once."""
+        begun = torch.from_numpy(random.integers(0, limit, self.count))
+        self.env.load_state_dict({**self.env.state_dict(), "steps": begun})
+        self.whole = begun == 0
 
     @property
     def state(self) -> Any:
@@ -83,30 +66,38 @@ class World:
     @state.setter
     def state(self, state: Any) -> None:
         self.env.batch.state = state
+        self.observation = self.task.observe(state)
+
+    def detach(self) -> Tensor:
+        """Cut the graph, and return the current observations [N, n]."""
+        self.env.detach()
+        self.observation = self.observation.detach()
+        return self.observation
+
+    def step(self, action: Tensor) -> tuple[Step, list[float]]:
+        """Step all environments; the returns of the episodes that ended and had begun at their first step."""
+        observation, reward, terminated, truncated, info = self.env.step_torch(action.to(self.env.batch.dtype))
+        step = Step(observation, info.get("final_obs", observation), reward, terminated, truncated)
+        self.observation = observation
+        self.returns += reward.detach()
+        finished: list[float] = []
+        if "final_obs" in info:
+            done = step.done
+            finished = self.returns[done & self.whole].tolist()
+            self.returns[done] = 0.0
+            self.whole = self.whole | done
+        return step, finished
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides what follows; the graph is not kept."""
-        state = self.state
         return {
-            "state": [x.detach().clone() for x in state], "observation": self.observation.detach().clone(),
-            "steps": self.env._steps.clone(), "ended": self.env._ended.clone(), "returns": self.returns.clone(),
-            "whole": self.whole.clone(), "random": _plain(self.env.np_random.bit_generator.state),
+            "env": self.env.state_dict(), "observation": self.observation.detach(),
+            "returns": self.returns.clone(), "whole": self.whole.clone(),
         }  # fmt: skip
 
     def load_state_dict(self, saved: Mapping[str, Any]) -> None:
-        kind = type(self.state)
-        self.state = kind(*(x.clone() for x in saved["state"]))
-        self.observation = saved["observation"].clone()
-        self.env._steps, self.env._ended = saved["steps"].clone(), saved["ended"].clone()
+        if len(saved["returns"]) != self.count:
+            raise ValueError(f"it was saved with {len(saved['returns'])} environments, and here are {self.count}")
+        self.env.load_state_dict(saved["env"])
+        self.observation = saved["observation"]
         self.returns, self.whole = saved["returns"].clone(), saved["whole"].clone()
-        self.env.np_random.bit_generator.state = dict(saved["random"])
-
-
-def _plain(state: Any) -> Any:
-    """The state of a random generator in Python's own types."""
-    if isinstance(state, Mapping):
-        return {str(name): _plain(x) for name, x in state.items()}
-    return state.tolist() if isinstance(state, np.ndarray) else state
-
-
-__all__ = ["State", "Step", "World"]

@@ -49,9 +49,7 @@ def as_float(value: Any, what: str) -> float:
         return math.inf if value > 0 else -math.inf  # an integer that no float can hold
 
 
-def number(
-    value: Any, what: str, *, low: float = -math.inf, high: float = math.inf, strict: bool = False
-) -> float:
+def number(value: Any, what: str, *, low: float = -math.inf, high: float = math.inf, strict: bool = False) -> float:
     """A finite float, at least ``low`` (above it when ``strict``) and at most ``high``."""
     result = as_float(value, what)
     if not math.isfinite(result):
