@@ -176,7 +176,8 @@ class SHAC(Agent):
     def _improve_actor(self, window: ShortWindow) -> float:
         """One step of the actor along its gradient, whose norm is returned."""
         self.actor_step.zero_grad()
-        (self.objective(window) / -window.rewards.numel()).backward()
+        self.objective(window).neg().backward()  # a sum: `clip` is about the return of one environment
+        torch._foreach_div_([x.grad for x in self.actor.parameters() if x.grad is not None], window.rewards.numel())
         return self._descend(self.actor, self.actor_step, window.count)
 
     def _improve_critics(self, window: ShortWindow) -> float:

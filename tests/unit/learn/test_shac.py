@@ -89,6 +89,16 @@ def test_gradients_of_states_are_clipped_for_each_environment():
     assert (count.seen, count.clipped, count.not_finite) == (3, 1, 1)
 
 
+def test_the_limit_of_gradients_is_that_of_the_return_of_one_environment():
+    shares = []
+    for num_envs in (4, 64):
+        agent = small("Hopper", num_envs=num_envs, clip=10.0)
+        window = agent.window()
+        agent._improve_actor(window)
+        shares.append(window.count.share)
+    assert min(shares) > 0.8  # Of a mean over environments, none would be that large.
+
+
 def test_clipping_changes_no_motion_and_is_counted():
     agents = [small("Hopper", clip=clip) for clip in (None, 1e-3)]
     windows = [agent.window() for agent in agents]
