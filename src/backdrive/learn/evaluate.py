@@ -39,12 +39,17 @@ class Score:
 
 
 @torch.no_grad()
-def evaluate(policy: Policy, env: str | gymnasium.Env, *, episodes: int = 20, seed: int = 0) -> Score:
+def evaluate(
+    policy: Policy, env: str | gymnasium.Env | gymnasium.vector.VectorEnv, *, episodes: int = 20, seed: int = 0
+) -> Score:
     """Run a policy for some episodes in an environment of Gymnasium; episode i starts from the seed `seed` + i.
 
     policy: a module from observations [B, n] to actions [B, na], such as `Agent.policy()`. env: the id of an
-    environment, e.g. "Ant-v5" or "backdrive/MuJoCoAnt-v5", or an environment with its own time limit.
+    environment, e.g. "Ant-v5" or "backdrive/MuJoCoAnt-v5"; or an environment with its own time limit; or a vector
+    environment, which runs one episode in each of its environments, and `episodes` does not count.
     """
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        return _at_once(policy, env, seed)
     checks.integer(episodes, "episodes")
     opened = gymnasium.make(env) if isinstance(env, str) else env
     returns, lengths = np.zeros(episodes), np.zeros(episodes, np.int64)
@@ -53,7 +58,7 @@ def evaluate(policy: Policy, env: str | gymnasium.Env, *, episodes: int = 20, se
             observation, _ = opened.reset(seed=seed + i)
             done = False
             while not done:
-                action = _action(policy, observation, opened)
+                action = _actions(policy, np.asarray(observation)[None], opened.action_space.shape)[0]
                 observation, reward, terminated, truncated, _ = opened.step(action)
                 returns[i] += float(reward)
                 lengths[i] += 1
@@ -64,19 +69,33 @@ def evaluate(policy: Policy, env: str | gymnasium.Env, *, episodes: int = 20, se
     return Score(returns, lengths)
 
 
-def _action(policy: Policy, observation: Any, env: gymnasium.Env) -> np.ndarray:
-    """The action for one observation; raises where a policy's sizes are not those of the environment."""
-    x = torch.as_tensor(np.asarray(observation), dtype=torch.float32)
-    wanted = env.action_space.shape
+def _at_once(policy: Policy, env: gymnasium.vector.VectorEnv, seed: int) -> Score:
+    """The first episodes of all environments."""
+    returns, lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, np.int64)
+    running = np.ones(env.num_envs, bool)
+    observations, _ = env.reset(seed=seed)
+    while running.any():
+        actions = _actions(policy, observations, env.single_action_space.shape)
+        observations, rewards, terminated, truncated, _ = env.step(actions)
+        returns += np.where(running, rewards, 0.0)
+        lengths += running
+        running &= ~(terminated | truncated)
+    return Score(returns, lengths)
+
+
+def _actions(policy: Policy, observations: np.ndarray, wanted: Any) -> np.ndarray:
+    """The actions for observations [B, n]; raises where a policy's sizes are not those of the environment."""
+    x = torch.as_tensor(observations, dtype=torch.float32)
     try:
-        action = policy(x[None])[0].numpy()
+        actions = policy(x).numpy()
     except RuntimeError as error:
         if "shape" not in str(error) and "size" not in str(error):
             raise
-        raise ValueError(f"this policy is not for observations of {tuple(x.shape)} numbers: {error}") from None
-    if action.shape != wanted:
-        raise ValueError(f"actions of this policy have the shape {action.shape}, those of the environment {wanted}")
-    return action
+        raise ValueError(f"this policy is not for observations of {tuple(x.shape[1:])} numbers: {error}") from None
+    if actions.shape[1:] != wanted:
+        shape = actions.shape[1:]
+        raise ValueError(f"actions of this policy have the shape {shape}, those of the environment {wanted}")
+    return actions
 
 
 def widened(policy: nn.Module, size: int, columns: list[int] | range) -> nn.Sequential:

@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from backdrive import learn
-from backdrive.envs import find
+from backdrive.envs import VectorEnv, find
 from backdrive.learn.networks import Normaliser
 
 from . import small, weights
@@ -218,6 +218,15 @@ def test_scores_in_environments_of_gymnasium():
     opened = gymnasium.make("Pendulum-v1")
     theirs = learn.evaluate(torch.nn.Sequential(policy, torch.nn.Linear(1, 1, bias=False)), opened, episodes=2)
     assert (theirs.lengths == 200).all()
+
+
+def test_a_vector_environment_runs_one_episode_in_each():
+    policy = small("MuJoCoHopper").policy()
+    many = VectorEnv("MuJoCoHopper", num_envs=3, max_episode_steps=1000, threads=1)
+    one_by_one = learn.evaluate(policy, "backdrive/MuJoCoHopper-v5", episodes=3, seed=5)
+    at_once = learn.evaluate(policy, many, seed=5)
+    np.testing.assert_array_equal(at_once.lengths, one_by_one.lengths)
+    np.testing.assert_allclose(at_once.returns, one_by_one.returns, rtol=1e-4)
 
 
 def test_a_twin_scores_as_in_mujoco():
