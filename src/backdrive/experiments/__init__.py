@@ -100,17 +100,17 @@ _EXPERIMENTS = {
             "cartpole",
         ),
         Experiment(
-            "breakout",
-            "the Atari game, seen by colour filters and played by planning in a scene; its paddle is learned",
-            "Belbute-Peres et al. 2018, section 4.3 and figure 6",
-            "breakout",
-        ),
-        Experiment(
             "locomotion",
             "an Ant, a HalfCheetah, a Hopper or a Walker2d learns to run by the gradient, and runs in MuJoCo",
             "Xu et al. 2022, short-horizon actor-critic; Gymnasium's environments",
             "locomotion",
             options={"env": "Ant, HalfCheetah, Hopper or Walker2d", "seconds": "of training"},
+        ),
+        Experiment(
+            "breakout",
+            "the Atari game, seen by colour filters and played by planning in a scene; its paddle is learned",
+            "Belbute-Peres et al. 2018, section 4.3 and figure 6",
+            "breakout",
         ),
     )
 }
