@@ -10,8 +10,11 @@
 """
 
 from .agent import Agent, Diverged
+from .bptt import BPTT, BPTTSettings
 from .curve import Curve
 from .evaluate import Score, evaluate, widened
 from .shac import SHAC, SHACSettings
 
-__all__ = ["SHAC", "Agent", "Curve", "Diverged", "SHACSettings", "Score", "evaluate", "widened"]
+__all__ = [
+    "BPTT", "SHAC", "Agent", "BPTTSettings", "Curve", "Diverged", "SHACSettings", "Score", "evaluate", "widened",
+]  # fmt: skip

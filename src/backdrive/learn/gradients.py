@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 @dataclass
@@ -41,6 +41,22 @@ class _Clip(torch.autograd.Function):
             count.not_finite += int((~finite).sum())
             q_bar, v_bar, factor = (torch.where(finite, x, 0.0) for x in (q_bar, v_bar, factor))
         return q_bar * factor, v_bar * factor, None, None
+
+
+def descend(
+    network: nn.Module, optimiser: torch.optim.Optimizer, limit: float, count: ClipCount, samples: int = 1
+) -> float:
+    """A step of an optimiser along the gradients divided by `samples`, scaled to a norm of at most `limit`; none, and
+    counted, if they are not finite. Returns the norm before scaling."""
+    gradients = [x.grad for x in network.parameters() if x.grad is not None]
+    if samples != 1:
+        torch._foreach_div_(gradients, samples)
+    norm = float(nn.utils.clip_grad_norm_(network.parameters(), limit, foreach=True))
+    if norm < float("inf"):
+        optimiser.step()
+    else:
+        count.not_finite += 1
+    return norm
 
 
 def clipped(state: Any, limit: float, count: ClipCount) -> Any:

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from ..envs import Task
 from ..model import checks
 from .agent import TAKEN_BACK, Agent, Diverged, copied, largest
-from .gradients import ClipCount, clipped
+from .gradients import ClipCount, clipped, descend
 from .networks import ACTIVATIONS, Actor, Critics, Normaliser, exported
 from .worlds import World
 
@@ -177,8 +177,8 @@ class SHAC(Agent):
         """One step of the actor along its gradient, whose norm is returned."""
         self.actor_step.zero_grad()
         self.objective(window).neg().backward()  # a sum: `clip` is about the return of one environment
-        torch._foreach_div_([x.grad for x in self.actor.parameters() if x.grad is not None], window.rewards.numel())
-        return self._descend(self.actor, self.actor_step, window.count)
+        samples = window.rewards.numel()
+        return descend(self.actor, self.actor_step, self.given.largest_step, window.count, samples)
 
     def _improve_critics(self, window: ShortWindow) -> float:
         """Fit the critics to the TD(λ) returns of the window; the mean squared error at the end."""
@@ -193,19 +193,10 @@ class SHAC(Agent):
                 self.critic_step.zero_grad()
                 error = (self.critics.all(x[rows]) - returns[rows]).square().mean(-1).sum()
                 error.backward()
-                self._descend(self.critics, self.critic_step, window.count)
+                descend(self.critics, self.critic_step, given.largest_step, window.count)
         with torch.no_grad():
             torch._foreach_lerp_(list(self.target.parameters()), list(self.critics.parameters()), 1.0 - given.keep)
         return float(error.detach()) / given.critics
-
-    def _descend(self, network: nn.Module, optimiser: torch.optim.Optimizer, count: ClipCount) -> float:
-        """A step of an optimiser with a gradient of limited norm; none if that is not finite. Returns the norm."""
-        norm = float(nn.utils.clip_grad_norm_(network.parameters(), self.given.largest_step, foreach=True))
-        if norm < float("inf"):
-            optimiser.step()
-        else:
-            count.not_finite += 1
-        return norm
 
     def _check(self, window: ShortWindow) -> None:
         """Raise if a reward is not finite, and warn once if no episode lasts."""

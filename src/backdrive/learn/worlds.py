@@ -28,7 +28,8 @@ class Step(NamedTuple):
 
 
 class World:
-    """`count` environments of a task that reset themselves. Their episodes start at different times.
+    """`count` environments of a task that reset themselves. Their first episodes end at different times, unless they
+    are started together.
 
     task: a task or its name. limit: steps after which an episode is truncated; None: as registered with the name.
     settings: arguments of `VectorEnv`. returns: the sums of rewards of the running episodes so far, [N].
@@ -67,6 +68,12 @@ class World:
     def state(self, state: Any) -> None:
         self.env.batch.state = state
         self.observation = self.task.observe(state)
+
+    def start(self) -> Tensor:
+        """Start all environments anew, together, and return their observations [N, n]."""
+        self.observation, _ = self.env.reset_torch()
+        self.returns, self.whole = torch.zeros_like(self.returns), torch.ones_like(self.whole)
+        return self.observation
 
     def detach(self) -> Tensor:
         """Cut the graph, and return the current observations [N, n]."""
