@@ -16,7 +16,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
 import torch
 from torch import nn
@@ -48,9 +47,9 @@ COURSES = {
     "Ant": Course(
         600.0, {"num_envs": 128}, {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}, sees=27
     ),
-    "HalfCheetah": Course(600.0, {"num_envs": 128}),
-    "Hopper": Course(300.0, {"num_envs": 128}),
-    "Walker2d": Course(600.0, {"num_envs": 128}),
+    "HalfCheetah": Course(600.0),
+    "Hopper": Course(300.0, {"learning_rate": 7e-4}),
+    "Walker2d": Course(600.0, {"learning_rate": 7e-4}),
 }
 
 
@@ -130,9 +129,8 @@ class Training:
         sees = self.course.sees
         if sees is None:
             return agent.policy()
-        size = gymnasium.spec(f"{self.env}-v5").make().observation_space.shape
-        assert size is not None
-        return widened(agent.policy(), size[0], range(sees))
+        size = VectorEnv(f"MuJoCo{self.env}").single_observation_space.shape[0]
+        return widened(agent.policy(), size, range(sees))
 
     def film(self, policy: nn.Module) -> None:
         if importlib.util.find_spec("matplotlib") is None:
