@@ -6,13 +6,16 @@ ARGS   ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help demo test test-slow test-browser test-all structure bench scoreboard laikago peers lint docs clean
+.PHONY: help demo learn test test-slow test-browser test-all structure bench scoreboard laikago peers lint docs clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1\t/p' Makefile
 
 demo: $(VENV)/.installed-cli ## a chain's mass, learned from the motion of a ball that hits it
 	@$(BIN)/backdrive run chain-mass --quick $(ARGS)
+
+learn: $(VENV)/.installed-learn ## an Ant learns to run, in two minutes; then it runs in MuJoCo, and on a film
+	@$(BIN)/backdrive run locomotion --env Ant --seconds 120 $(ARGS)
 
 test: $(VENV)/.installed-dev ## run the tests, without the long ones (ARGS="-k name" selects)
 	@$(BIN)/python -m pytest -n auto -m "not slow and not browser" $(ARGS)

@@ -48,7 +48,7 @@ LAYERS = (
         "adjoints", "rollout_arguments", "simulator", "simulator_settings", "trajectory", "trajectory_files",
         "contacts", "camera", "gradcheck", "smoothing", "differences", "progress", "threads",
     ),
-    ("control",), ("identify",), ("learn",), ("view",), ("envs",), ("scale",), ("experiments",), ("cli",),
+    ("control",), ("identify",), ("view",), ("envs",), ("learn",), ("scale",), ("experiments",), ("cli",),
 )  # fmt: skip
 """From the bottom to the top: a module imports from its own layer and from those before it."""
 EVERYWHERE = ("_version",)  # imported by any layer, and imports none

@@ -152,3 +152,9 @@ def test_the_format_page_has_every_key():
         for kind, names in table.items():
             assert all(f"`{name}`" in text for name in (kind.__name__, *names)), kind
     assert all(f"`{key}`" in text for key in (*keys.MATERIAL, *keys.body_keys(2), *keys.body_keys(3)))
+
+
+def test_the_code_about_learning_runs(capsys):
+    (block,) = blocks("learning.md", "python")
+    exec(block, {})
+    assert "2 episodes of 200 steps" in capsys.readouterr().out

@@ -19,8 +19,11 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs typer and rich: pip install 'backdrive[cli]'") from error
 
+from ..model import checks
+
 if TYPE_CHECKING:
     from .. import Simulator, State, Trajectory
+    from ..experiments import Experiment
 
 FAILED, WRONG_USE, INCONCLUSIVE, INTERRUPTED = 1, 2, 3, 130  # exit codes
 
@@ -67,8 +70,9 @@ def list_experiments() -> None:
     console.print("\nRun one with [cyan]backdrive run NAME[/cyan], or its short version with [cyan]--quick[/cyan].")
 
 
-@app.command("run")
+@app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
 def run_experiment(
+    context: typer.Context,
     name: Annotated[
         str, typer.Argument(help="Name of the experiment; see [cyan]backdrive list[/cyan].", show_default=False)
     ],
@@ -78,13 +82,15 @@ def run_experiment(
 ) -> None:
     """Run an experiment; figures, a film and [cyan]results.json[/cyan] go to a folder.
 
-    Ctrl-C stops it and keeps the results so far.
+    Ctrl-C stops it and keeps the results so far. Some experiments have options of their own, such as
+    [cyan]backdrive run locomotion --env Ant --seconds 120[/cyan].
     """
     from .. import experiments
 
     with _errors():
         experiment = experiments.find(name)
-        run = experiments.Run(out or Path("results") / name, quick, seed, log=console.print)
+        options = _own_options(context.args, experiment)
+        run = experiments.Run(out or Path("results") / name, quick, seed, log=console.print, options=options)
     console.print(f"[bold]{experiment.name}[/bold]: {experiment.summary} ({experiment.paper})")
     try:
         with _progress() as bar:
@@ -103,8 +109,23 @@ def run_experiment(
         raise typer.Exit(INTERRUPTED) from None
     except ImportError as error:
         raise _failure(str(error), FAILED) from None
+    except experiments.WrongOption as error:
+        raise _failure(str(error), WRONG_USE) from None
     console.print("results:")
     _list_files(run.files)
+
+
+def _own_options(arguments: list[str], experiment: Experiment) -> dict[str, str]:
+    """The options of an experiment, from `--name value` or `--name=value`."""
+    words = [word for argument in arguments for word in argument.split("=", 1)]
+    names, values = words[::2], words[1::2]
+    for word in names:
+        if not word.startswith("--") or word.removeprefix("--") not in experiment.options:
+            known = ["--quick", "--out", "--seed", *(f"--{name}" for name in experiment.options)]
+            raise ValueError(checks.unknown(f"option of {experiment.name}", word, known))
+    if len(values) < len(names):
+        raise ValueError(f"{names[-1]} needs a value: {experiment.options[names[-1].removeprefix('--')]}")
+    return {name.removeprefix("--"): value for name, value in zip(names, values)}
 
 
 @app.command("view")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import gymnasium
@@ -17,7 +17,7 @@ from ..model import State, checks
 from ..simulator import Solver
 from .batch import Batch, checked_dtype, put
 from .render import Picture
-from .task import Random, Task
+from .task import Random, Snapshot, Task
 from .tasks import find
 
 Seeds = int | Sequence[int | None] | None
@@ -179,6 +179,24 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         """Cut the graph: gradients flow back to the current states, and no farther."""
         self.batch.state = self.batch.where().detach()
 
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides how the environments go on, without the graph: what they were last seen in (q, v, and what
+        sensors saw), the steps of the running episodes, which of them have ended, and the random generators."""
+        return {
+            "state": [x.detach() for x in self.batch.where()],
+            "steps": self._steps.clone(), "ended": self._ended.clone(),
+            "random": [_plain(random.bit_generator.state) for random in self._randoms],
+        }  # fmt: skip
+
+    def load_state_dict(self, saved: Mapping[str, Any]) -> None:
+        """Go on from where `state_dict` was called."""
+        kind = Snapshot if self.batch.sensors is not None else State
+        self.batch.state = kind(*saved["state"])
+        self._steps, self._ended = saved["steps"].clone(), saved["ended"].clone()
+        self._randoms = [seeding.np_random()[0] for _ in saved["random"]]
+        for random, state in zip(self._randoms, saved["random"], strict=True):
+            random.bit_generator.state = state
+
     def render(self) -> tuple[np.ndarray, ...] | None:
         """A picture of each environment, uint8 [height, width, 3]."""
         if self.render_mode is None:
@@ -202,3 +220,10 @@ class VectorEnv(gymnasium.vector.VectorEnv):
 
 def _arrays(x: Any) -> Any:
     return {name: _arrays(y) for name, y in x.items()} if isinstance(x, dict) else x.numpy()
+
+
+def _plain(state: Any) -> Any:
+    """The state of a random generator in Python's own types."""
+    if isinstance(state, Mapping):
+        return {str(name): _plain(x) for name, x in state.items()}
+    return state.tolist() if isinstance(state, np.ndarray) else state

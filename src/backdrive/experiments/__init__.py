@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import importlib
 import sys
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..model import checks
-from .run import Run
+from .run import Run, WrongOption
 
-__all__ = ["Experiment", "Run", "find", "names"]
+__all__ = ["Experiment", "Run", "WrongOption", "find", "names"]
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,8 @@ class Experiment:
     """The module with the function ``run(run)``, in this package or in ``benchmarks`` of the repository."""
     compares: bool = False
     """Whether it compares backdrive with other tools: its module is then in the repository."""
+    options: Mapping[str, str] = field(default_factory=dict)
+    """The options that it has besides those of all, and what they mean."""
 
     @property
     def available(self) -> bool:
@@ -36,6 +39,9 @@ class Experiment:
 
     def run(self, run: Run) -> None:
         """Run it. Numbers and figures go to the folder ``run.out``, which keeps the results so far on an interrupt."""
+        for name in run.options:
+            if name not in self.options:
+                raise WrongOption(checks.unknown(f"option of {self.name}", name, self.options))
         if self.compares:
             if (repository := self._repository()) is None:
                 raise ImportError(
@@ -92,6 +98,13 @@ _EXPERIMENTS = {
             "CartPole-v1, balanced by iLQR in boxes whose masses and sizes are learned; and in a learned network",
             "Belbute-Peres et al. 2018, section 4.3 and figure 5",
             "cartpole",
+        ),
+        Experiment(
+            "locomotion",
+            "an Ant, a HalfCheetah, a Hopper or a Walker2d learns to run by the gradient, and runs in MuJoCo",
+            "Xu et al. 2022, short-horizon actor-critic; Gymnasium's environments",
+            "locomotion",
+            options={"env": "Ant, HalfCheetah, Hopper or Walker2d", "seconds": "of training"},
         ),
         Experiment(
             "breakout",

@@ -25,12 +25,17 @@ Progress = Callable[[str, int, int], None]
 """Called with the name of an activity, the amount done, and the total amount."""
 
 
+class WrongOption(ValueError):
+    """An option that an experiment does not have, or a value that it cannot have."""
+
+
 @dataclass
 class Run:
     """The settings of a run and its results folder, which is kept up to date during the run.
 
     out: the folder, created if it does not exist. quick: run the short version, about a minute. seed: of all random
-    numbers. progress: see `Progress`. log: called with a line of text for every finding.
+    numbers. progress: see `Progress`. log: called with a line of text for every finding. options: those of the
+    experiment, by name, as text.
     """
 
     out: Path
@@ -38,6 +43,7 @@ class Run:
     seed: int = 0
     progress: Progress | None = None
     log: Callable[[str], None] | None = None
+    options: Mapping[str, str] = field(default_factory=dict)
     results: dict[str, Any] = field(default_factory=dict, init=False)
     """The recorded results, in the form of results.json."""
     _files: list[str] = field(default_factory=list, init=False, repr=False)
@@ -59,6 +65,13 @@ class Run:
     def generator(self, stream: int = 0) -> torch.Generator:
         """A generator of this run's random numbers; different streams are independent of each other."""
         return torch.Generator().manual_seed(1_000_003 * self.seed + stream)
+
+    def number(self, option: str, usual: float) -> float:
+        """The value of an option that is a positive number."""
+        try:
+            return checks.number(float(self.options.get(option, usual)), option, low=0.0, strict=True)
+        except ValueError:
+            raise WrongOption(f"--{option} must be a number > 0, got {self.options[option]!r}") from None
 
     def begin(self, experiment: str) -> None:
         """Discard earlier results, and start recording those of `experiment`."""
@@ -133,7 +146,7 @@ class Run:
             "experiment": self._name,
             "complete": self._complete,
             "seconds": round(time.perf_counter() - self._began, 3),
-            "settings": {"quick": self.quick, "seed": self.seed},
+            "settings": {"quick": self.quick, "seed": self.seed, **self.options},
             "versions": _versions(),
             "results": self.results,
             "files": [path.name for path in self.files if path.name != "results.json"],

@@ -49,13 +49,15 @@ def as_float(value: Any, what: str) -> float:
         return math.inf if value > 0 else -math.inf  # an integer that no float can hold
 
 
-def number(value: Any, what: str, *, low: float = -math.inf, strict: bool = False) -> float:
-    """A finite float, at least ``low`` (above it when ``strict``)."""
+def number(value: Any, what: str, *, low: float = -math.inf, high: float = math.inf, strict: bool = False) -> float:
+    """A finite float, at least ``low`` (above it when ``strict``) and at most ``high``."""
     result = as_float(value, what)
     if not math.isfinite(result):
         raise ValueError(f"{what} must be finite, got {result}")
     if result < low or (strict and result == low):
         raise ValueError(f"{what} must be {'>' if strict else '>='} {low:g}, got {result:g}")
+    if result > high:
+        raise ValueError(f"{what} must be <= {high:g}, got {result:g}")
     return result
 
 

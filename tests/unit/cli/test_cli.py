@@ -176,3 +176,19 @@ def test_worlds_of_three_dimensions_are_filmed(tmp_path):
     )
     result = call("view", tmp_path / "ball.xml", "--seconds", 0.1, "--out", tmp_path / "ball.gif")
     assert result.exit_code == 0 and (tmp_path / "ball.gif").stat().st_size > 500
+
+
+def test_experiments_have_options_of_their_own(tmp_path, experiment, monkeypatch):
+    found = experiments.Experiment("toy", "a toy", "nowhere", "toy", options={"env": "a name", "seconds": "of it"})
+    monkeypatch.setitem(experiments._EXPERIMENTS, "toy", found)
+    result = call("run", "toy", "--env", "Ant", "--out", tmp_path, "--seconds=3", "--seed", "2")
+    assert result.exit_code == 0
+    settings = json.loads((tmp_path / "results.json").read_text())["settings"]
+    assert settings == {"quick": False, "seed": 2, "env": "Ant", "seconds": "3"}
+    for wrong, message in (
+        (["--evn", "Ant"], "--env"),
+        (["--env"], "--env needs a value"),
+        (["Ant"], "unknown option"),
+    ):
+        result = call("run", "toy", *wrong, "--out", tmp_path)
+        assert result.exit_code == 2 and message in result.output + (result.stderr or "")

@@ -1,0 +1,128 @@
+"""Short-horizon actor-critic: its gradient and its targets, and that it learns."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from backdrive import learn
+from backdrive.learn.gradients import ClipCount, clipped
+from backdrive.learn.shac import ShortWindow
+from backdrive.model import State
+
+from . import small
+
+
+@pytest.mark.parametrize("terminal_value", [True, False])
+@pytest.mark.parametrize("task", ["Pendulum", "Hopper"])
+def test_the_gradient_of_the_objective_is_that_of_differences(task, terminal_value):
+    agent = small(task, clip=None, entropy=0.01, terminal_value=terminal_value, max_episode_steps=4)
+    for network in (agent.actor, agent.critics, agent.target, agent.normaliser):
+        network.double()
+    saved = agent.state_dict()
+
+    def objective() -> torch.Tensor:
+        agent.world.load_state_dict(saved["world"])
+        agent.generator.set_state(saved["generator"])
+        window = agent.window()
+        assert window.done[:-1].any()  # The window goes over ends of episodes.
+        return agent.objective(window)
+
+    objective().backward()
+    random = torch.Generator().manual_seed(0)
+    for x in agent.actor.parameters():
+        direction = torch.randn(x.shape, generator=random, dtype=torch.float64)
+        values = []
+        for sign in (1.0, -2.0, 1.0):
+            with torch.no_grad():
+                x += sign * 1e-5 * direction
+                values.append(float(objective()))
+        difference = (values[0] - values[1]) / 2e-5
+        assert float((x.grad * direction).sum()) == pytest.approx(difference, rel=1e-5, abs=1e-5)
+
+
+def window(rewards, done, terminated=None):
+    nothing = torch.zeros(*rewards.shape, 1)
+    ended = done if terminated is None else terminated
+    return ShortWindow(ClipCount(), nothing, nothing, rewards, nothing, ended, done)
+
+
+def test_targets_of_the_critic_are_td_lambda_returns():
+    random = torch.Generator().manual_seed(0)
+    rewards, values = torch.rand(4, 1, generator=random), torch.rand(4, 1, generator=random)
+    done = torch.tensor([[False], [True], [False], [False]])
+    returns = window(rewards, done).returns(values, 0.9, 0.7)[:, 0]
+    r, v = rewards[:, 0], values[:, 0]
+    expected = torch.zeros(4)
+    expected[3] = r[3] + 0.9 * v[3]
+    expected[2] = r[2] + 0.9 * (0.3 * v[2] + 0.7 * expected[3])
+    expected[1] = r[1] + 0.9 * v[1]  # An episode ends here: nothing of what follows counts.
+    expected[0] = r[0] + 0.9 * (0.3 * v[0] + 0.7 * expected[1])
+    torch.testing.assert_close(returns, expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(1, 8), st.integers(0, 10_000), st.floats(0.0, 1.0))
+def test_returns_of_one_step_and_of_whole_windows_are_the_ends_of_td_lambda(steps, seed, discount):
+    random = torch.Generator().manual_seed(seed)
+    rewards, values = (torch.randn(steps, 3, generator=random, dtype=torch.float64) for _ in range(2))
+    seen = window(rewards, torch.rand(steps, 3, generator=random) < 0.3)
+    torch.testing.assert_close(seen.returns(values, discount, 0.0), rewards + discount * values)
+    # With λ = 1 the return of the first step is the window's objective up to the first end.
+    whole, weights, ends = seen.returns(values, discount, 1.0), seen.weights(discount), seen.ends()
+    for i in range(3):
+        last = int(ends[:, i].nonzero()[0])
+        total = (weights * rewards)[: last + 1, i].sum() + discount * weights[last, i] * values[last, i]
+        torch.testing.assert_close(whole[0, i], total)
+
+
+def test_gradients_of_states_are_clipped_for_each_environment():
+    q, v = (torch.zeros(3, 2, dtype=torch.float64, requires_grad=True) for _ in range(2))
+    count = ClipCount()
+    state = clipped(State(q, v), 5.0, count)
+    slopes = torch.tensor([[1.0, 0.0], [30.0, 40.0], [float("nan"), 1.0]], dtype=torch.float64)
+    (state.q * slopes).sum().backward()
+    expected = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)
+    torch.testing.assert_close(q.grad, expected)
+    assert (count.seen, count.clipped, count.not_finite) == (3, 1, 1)
+
+
+def test_the_limit_of_gradients_is_that_of_the_return_of_one_environment():
+    shares = []
+    for num_envs in (4, 64):
+        agent = small("Hopper", num_envs=num_envs, clip=10.0)
+        window = agent.window()
+        agent._improve_actor(window)
+        shares.append(window.count.share)
+    assert min(shares) > 0.8  # Of a mean over environments, none would be that large.
+
+
+def test_clipping_changes_no_motion_and_is_counted():
+    agents = [small("Hopper", clip=clip) for clip in (None, 1e-3)]
+    windows = [agent.window() for agent in agents]
+    assert torch.equal(windows[0].rewards, windows[1].rewards)
+    assert torch.equal(windows[0].finals, windows[1].finals)
+    norms = [agent._improve_actor(window) for agent, window in zip(agents, windows)]
+    assert norms[0] != norms[1]
+    assert (windows[0].count.seen, windows[1].count.seen) == (0, 4 * 4)
+    assert windows[1].count.share == 1.0
+
+
+@pytest.mark.slow
+def test_a_pendulum_learns_to_swing_up():
+    agent = learn.SHAC("Pendulum", num_envs=64, horizon=32)
+    agent.train(steps=120_000)
+    score = learn.evaluate(agent.policy(), "backdrive/Pendulum-v0")
+    assert score.mean > -400.0  # It hangs at -1,200; swinging up at once from every start is about -150.
+
+
+@pytest.mark.slow
+def test_an_ant_learns_to_walk_in_mujoco():
+    options = {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}
+    agent = learn.SHAC("MuJoCoAnt", options=options, dtype="float32")
+    agent.train(steps=800_000, target=1_200.0)
+    assert agent.steps < 800_000
+    policy = learn.widened(agent.policy(), 105, range(27))
+    assert learn.evaluate(policy, "Ant-v5", episodes=5).mean > 1_300.0  # Standing still is worth 1,000.
