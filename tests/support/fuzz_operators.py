@@ -16,6 +16,7 @@ import time
 import warnings
 
 import torch
+import torch._dynamo  # the first call of an operator loads it, which must not be interrupted
 from scenes import ALL, arm, chain, puck, randn, random_controls, random_state, random_wrenches, simulator, statue
 from torch import Tensor
 
