@@ -216,3 +216,18 @@ def test_settings_are_told_and_kept():
     assert keys == {"log_std", "observation_mean", "observation_std", *(
         f"layers.{k}.{name}" for k, name in itertools.product(range(2), ("weight", "bias")))}  # fmt: skip
     assert set(bd.MLP((8, 4, 1)).state_dict()) == {key for key in keys if key.startswith("layers")}
+
+
+def test_threads_change_no_bit(tmp_path):
+    """Nor does saving a motion whose backward pass is clipped."""
+    found = []
+    for threads in (1, 2):
+        sim = bd.Simulator(hopper("Euler"), physics="mujoco", threads=threads)
+        net = network(sim, 6, ninput=0, **OPTIONS["all"])
+        state, noise = start(1500, 4), randn(DECISIONS, 1500, 1, seed=6)
+        path = sim.rollout(state, policy=net, steps=STEPS, noise=noise, clip=3.0)
+        path.v.square().sum().backward()
+        found.append([path.q.detach(), path.adjoint_status.norm, *(x.grad for x in net.parameters())])
+    assert all(torch.equal(x, y) for x, y in zip(*found, strict=True))
+    path.save(tmp_path / "motion.bd")
+    assert torch.equal(bd.Trajectory.load(tmp_path / "motion.bd").q, path.q)

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from ..ir import Index, TimedArray, interruptible, loop, memory
 from .constraints.forces import forces_size
+from .control_source import ControlSource
 from .math.arrays import copy, zero
-from .policy import ControlSource
 from .rollout import at_time
 from .rollout_adjoint import BackwardSweep, InputCotangents
 from .scheme import StepContext

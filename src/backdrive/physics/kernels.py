@@ -26,8 +26,9 @@ from . import contact_forces, rollout, rollout_adjoint, step_jacobian
 from .clipping import Clipping
 from .constraints.constraints import ConstraintForm, Constraints
 from .constraints.tables import ConstraintTables
+from .control_source import ControlSource, GivenControls
 from .integrators import SemiImplicitEuler
-from .policy import ControlSource, GivenControls, NetworkTables, PolicyNetwork, PolicyRows, PolicySignature
+from .policy import NetworkTables, PolicyNetwork, PolicyRows, PolicySignature
 from .scheme import Scheme, StepContext
 from .shaped_policy import ShapedNetwork
 from .state import StateArrays, StatePath

@@ -1,4 +1,4 @@
-"""Where the controls of a step come from: given rows, or a neural network that observes the state; with the adjoints.
+"""Controls that a neural network computes from what it observes of the state, with the adjoint.
 
 The layers of the network are y = σ(W x), one after the other; with a bias, the first element of every x is 1. The
 observations are elements of (q, v, inputs) and of the links' poses. All environments share one table of weights, and
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ..ir import (
     Index,
@@ -41,61 +41,6 @@ LAYER = 6  # size of the record of a layer in the integer table: see `LayerRecor
 PAIR = 2  # size of the record of an observation: its index among the neurons, and that of the element it observes
 LINEAR, TANH, RELU, ELU = 0, 1, 2, 3  # codes of the activations σ
 KEPT = 8  # steps whose neurons are kept before their part of W̄ is added: W̄ is larger than the nearest cache
-
-
-class ControlSource(Protocol):
-    """Has the controls of every step, and takes their cotangents."""
-
-    def prefetch(self, t: Index) -> None:
-        """Load the rows of step t into the cache ahead of their use."""
-
-    def prefetch_adjoint(self, t: Index) -> None:
-        """Load the rows that the adjoint of the step before t uses into the cache."""
-
-    def control(self, t: Index, q: ScalarArray, v: ScalarArray) -> ScalarArray:
-        """The controls [nu] of step t, which starts from (q, v)."""
-        ...
-
-    def again(self, t: Index) -> ScalarArray:
-        """The controls [nu] of step t, after `control` has been called for it."""
-        ...
-
-    def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
-        """From the cotangent control_bar [nu] of the controls of step t to those of everything they depend on.
-
-        Those of q, v and the constants are added to `cotangents`.
-        """
-
-    def finish(self) -> None:
-        """Write the cotangents that are summed up over the steps."""
-
-
-class GivenControls:
-    """Controls that are given: a row for every step."""
-
-    def __init__(self, tree: Tree, controls: TimedArray, controls_bar: TimedArray | None = None) -> None:
-        self.tree, self.controls, self.controls_bar = tree, controls, controls_bar
-
-    def prefetch(self, t: Index) -> None:
-        self.controls.row(t).prefetch(self.tree.nu)
-
-    def prefetch_adjoint(self, t: Index) -> None:
-        assert self.controls_bar is not None
-        self.controls.row(t - 1).prefetch(self.tree.nu)
-        self.controls_bar.row(t).prefetch(self.tree.nu)
-
-    def control(self, t: Index, q: ScalarArray, v: ScalarArray) -> ScalarArray:
-        return self.again(t)
-
-    def again(self, t: Index) -> ScalarArray:
-        return local(self.tree.nu, self.controls.row(t))
-
-    def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
-        assert self.controls_bar is not None
-        copy(self.tree.nu, control_bar, self.controls_bar.row(t))
-
-    def finish(self) -> None:
-        pass
 
 
 @dataclass(frozen=True)

@@ -18,8 +18,8 @@ from ..ir import (
     switch,
     workspace,
 )
+from .control_source import ControlSource
 from .math.arrays import all_finite, copy
-from .policy import ControlSource
 from .scheme import Scheme, StepContext
 from .state import StateArrays, StatePath, StepInputs
 from .step import StepStatus, step

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from ..ir import Index, ScalarArray, TimedArray, interruptible, loop, memory, when, workspace
 from .clipping import Clipping
+from .control_source import ControlSource
 from .math.arrays import all_elements, copy, gradient_memory, zero
 from .math.spatial import BODY
-from .policy import ControlSource
 from .rollout import at_time, segment_end, segments
 from .scheme import StepContext
 from .state import StateArrays, StatePath, StepInputs

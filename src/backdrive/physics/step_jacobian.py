@@ -12,9 +12,9 @@ from ..ir import loop, memory, when, workspace
 from .constraints.constrain_adjoint import ConstraintAdjoint
 from .constraints.correction import factor_correction
 from .constraints.slip_adjoint import free_motion_adjoint
+from .control_source import ControlSource
 from .jacobian_rows import JacobianRows, unit_vector, write_covector, write_row
 from .math.arrays import zero
-from .policy import ControlSource
 from .scheme import StepContext
 from .soft.step_jacobian import soft_jacobians
 from .state import StateArrays, StepInputs

@@ -9,9 +9,9 @@ from models import all_joints, random_controls, random_state, random_wrenches
 import backdrive as bd
 from backdrive.ir import Floats, vjp
 from backdrive.physics import rollout
+from backdrive.physics.control_source import GivenControls
 from backdrive.physics.math import spatial as sp
 from backdrive.physics.math.spatial import BODY
-from backdrive.physics.policy import GivenControls
 from backdrive.physics.scheme import Scheme, StepContext
 from backdrive.physics.state import StateArrays, StatePath, StepInputs
 from backdrive.physics.step import step

@@ -7,9 +7,9 @@ factors of their Hessian and those of the damped mass matrix are the same for al
 from __future__ import annotations
 
 from ...ir import loop, workspace
+from ..control_source import ControlSource
 from ..jacobian_rows import JacobianRows, unit_vector, write_row
 from ..math.arrays import zero
-from ..policy import ControlSource
 from ..scheme import StepContext
 from ..state import StateArrays, StepInputs
 from ..tree.dynamics_adjoint import Cotangents
