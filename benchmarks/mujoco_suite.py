@@ -1,4 +1,4 @@
-"""MuJoCo's physics against MuJoCo on the MJCF files of a folder, as those of dm_control's suite, which are not kept here.
+"""MuJoCo's physics against MuJoCo on the MJCF files of a folder, as dm_control's suite, which are not kept here.
 
     python -m benchmarks.mujoco_agreement --suite FOLDER
 
@@ -45,7 +45,8 @@ def compared(path: Path, states: int) -> dict[str, Any]:
     result: dict[str, Any] = {"states": states, "with contact": round(own.touching, 3)}
     for integrator, cone in itertools.product(INTEGRATORS, CONES):
         step = one_step(model, path, at, integrator, cone)
-        result[f"{integrator}, {cone}"] = {"q": float(step.q), "v": float(step.v), "within 1e-9": step.within}
+        numbers = {"q": float(step.q), "v": float(step.v), "within 1e-9": step.within, "relative": step.relative}
+        result[f"{integrator}, {cone}"] = numbers
     return result
 
 
@@ -59,7 +60,7 @@ def table(found: dict[str, Any]) -> str:
             refused.append(f"- {name} is not loaded: {result['refused']}")
             continue
         steps = [result[kind] for kind in kinds]
-        cells = [f"{max(step['q'], step['v']):.0e}" for step in steps]
+        cells = [f"{step['relative']:.0e}" for step in steps]
         within = min(step["within 1e-9"] for step in steps)
         rows.append(f"| {name} | {result['with contact']:.0%} | " + " | ".join(cells) + f" | {within:.2%} |")
     return "\n".join([*rows, "", *refused, ""])
