@@ -256,16 +256,18 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     run = Run(options.quick, lambda text: print(text, flush=True))
-    if options.suite is not None:
-        from .mujoco_suite import compare
+    from .mujoco_suite import compare, section
 
-        print(compare(run, options.suite, options.docs / "mujoco_suite.json"))
+    suite = options.docs / "mujoco_suite.json"
+    if options.suite is not None:
+        print(compare(run, options.suite, suite))
         return
     measured, found = tables(run)
     plot(found, options.docs / "mujoco_agreement.png")
     facts = [f"- {name}: {value}" for name, value in machine().items() if name in ("processor", "versions")]
     text = "\n".join(["# Agreement with MuJoCo", "", INTRODUCTION, "", *facts, "", *(t.markdown() for t in measured)])
     text += "\n![Differences over time](mujoco_agreement.png)\n"
+    text += section(suite)
     (options.docs / "mujoco_agreement.md").write_text(text, "utf-8")
     print(text)
 

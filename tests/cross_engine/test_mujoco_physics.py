@@ -113,7 +113,8 @@ def test_solrefs_of_no_format(solref):
      <default><geom solref="{solref}"/><joint solreflimit="{solref}"/></default>
      <worldbody><geom type="plane" size="5 5 1"/>
      <body pos="0 0 0.4"><joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/>
-      <joint axis="0 1 0" limited="true" range="-20 20"/><geom type="capsule" size="0.1 0.3"/></body></worldbody></mujoco>"""
+      <joint axis="0 1 0" limited="true" range="-20 20"/><geom type="capsule" size="0.1 0.3"/></body>
+     </worldbody></mujoco>"""
     check(leg, bd.MuJoCo(), 0)
 
 
