@@ -105,12 +105,13 @@ def steps_of_mujoco(model: mujoco.MjModel, at: Visited) -> tuple[Array, Array]:
 @dataclass
 class Difference:
     """The largest differences after a step; the part of all states from which both are within 1e-9; of those with
-    contact."""
+    contact; and the largest difference relative to the largest speed after the step, where that is above 1."""
 
     q: float
     v: float
     within: float
     touching: float
+    relative: float
 
 
 def one_step(loaded: bd.Model, path: Path, at: Visited, integrator: str | None, cone: str | None) -> Difference:
@@ -120,7 +121,9 @@ def one_step(loaded: bd.Model, path: Path, at: Visited, integrator: str | None, 
     q, v = steps_of_mujoco(mujoco_model(path, integrator, cone), at)
     by_q, by_v = (np.abs(x.numpy() - y).max(-1) for x, y in ((motion.last.q, q), (motion.last.v, v)))
     within = float(((by_q <= BOUND) & (by_v <= BOUND)).mean())
-    return Difference(by_q.max(), by_v.max(), within, float((motion.status.contacts > 0).double().mean()))
+    touching = float((motion.status.contacts > 0).double().mean())
+    relative = np.maximum(by_q, by_v) / np.maximum(np.abs(v).max(-1), 1.0)
+    return Difference(by_q.max(), by_v.max(), within, touching, float(relative.max()))
 
 
 @dataclass
@@ -253,16 +256,18 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(1)
     run = Run(options.quick, lambda text: print(text, flush=True))
-    if options.suite is not None:
-        from .mujoco_suite import compare
+    from .mujoco_suite import compare, section
 
-        print(compare(run, options.suite, options.docs / "mujoco_suite.json"))
+    suite = options.docs / "mujoco_suite.json"
+    if options.suite is not None:
+        print(compare(run, options.suite, suite))
         return
     measured, found = tables(run)
     plot(found, options.docs / "mujoco_agreement.png")
     facts = [f"- {name}: {value}" for name, value in machine().items() if name in ("processor", "versions")]
     text = "\n".join(["# Agreement with MuJoCo", "", INTRODUCTION, "", *facts, "", *(t.markdown() for t in measured)])
     text += "\n![Differences over time](mujoco_agreement.png)\n"
+    text += section(suite)
     (options.docs / "mujoco_agreement.md").write_text(text, "utf-8")
     print(text)
 

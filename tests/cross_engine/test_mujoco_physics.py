@@ -106,6 +106,18 @@ def test_bodies_that_spin(integrator):
     check(THROWN, bd.MuJoCo(integrator=integrator), seed=3)
 
 
+@pytest.mark.parametrize("solref", ["0.02 -0.5", "-100 10", "0.03 0", "0 1", "0 0", "-300 0", "0 -5", "-300 -5"])
+def test_solrefs_of_no_format(solref):
+    """One that is neither positive nor negative as a whole is the default, of contacts and of limits."""
+    leg = f"""<mujoco><option timestep="0.005" integrator="implicitfast"/>
+     <default><geom solref="{solref}"/><joint solreflimit="{solref}"/></default>
+     <worldbody><geom type="plane" size="5 5 1"/>
+     <body pos="0 0 0.4"><joint type="slide" axis="0 0 1"/><joint type="slide" axis="1 0 0"/>
+      <joint axis="0 1 0" limited="true" range="-20 20"/><geom type="capsule" size="0.1 0.3"/></body>
+     </worldbody></mujoco>"""
+    check(leg, bd.MuJoCo(), 0)
+
+
 def test_files_that_ask_for_few_iterations_are_solved_all_the_same():
     few = zoo().replace("impratio=", 'iterations="1" impratio=', 1)
     simulator = bd.Simulator(load(few), physics="mujoco")

@@ -17,6 +17,7 @@ from .settings import SoftSettings
 LEAST = 1e-15  # denominators are at least this
 LEAST_IMPEDANCE, MOST_IMPEDANCE = 1e-4, 0.9999
 SMALLEST, ROOTS, TERMS = 1e-12, 7, 9  # of real powers: least argument, square roots, terms of a series
+DEFAULT_SOLREF = 0.02, 1.0  # in place of one that is neither a time constant and a damping ratio nor both negative
 LEAST_FRICTION = 1e-5  # coefficients of friction are at least this
 
 
@@ -39,6 +40,8 @@ class Softness(NamedTuple):
 def softness(settings: SoftSettings, h: Scalar, record: Vec, error: Scalar) -> Softness:
     """Of a row with the SOFT numbers `record`, at a position error (m or rad)."""
     first, second = record[layout.SOLREF : layout.SOLREF + 2]
+    odd = ((first > 0.0) & (second <= 0.0)) | ((first <= 0.0) & (second > 0.0))
+    first, second = (select(odd, default, x) for default, x in zip(DEFAULT_SOLREF, (first, second), strict=True))
     low, high, width, middle, power = record[layout.SOLIMP : layout.SOLIMP + 5]
     low, high, middle = (clip(x, LEAST_IMPEDANCE, MOST_IMPEDANCE) for x in (low, high, middle))
     standard = first > 0.0

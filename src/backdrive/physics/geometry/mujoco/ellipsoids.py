@@ -27,8 +27,8 @@ from .contacts import GeomContact, GeomPair, axis, contact, default_tangent, kee
 CONVERGED = 1e-11
 """Slope of the gap, relative to the size of the solids, at which the search ends."""
 
-ITERATIONS = 200
-"""The most steps of the search."""
+ITERATIONS, AROUND_ITERATIONS = 200, 40
+"""The most steps of the search, and of one among vectors orthogonal to another."""
 
 DIRECTIONS = tuple((x, y, z) for x in (1.0, 0.0, -1.0) for y in (1.0, 0.0, -1.0) for z in (1.0, 0.0) if x or y or z)
 """Axes and diagonals of a solid, from which the search may start."""
@@ -111,7 +111,8 @@ class Gap:
         damping, slope = 3, 4
         state = carry(5)
         state.put(0, (*start, 1.0, 1.0))
-        for _ in while_any(lambda: state[slope] > CONVERGED, ITERATIONS):
+        most = ITERATIONS if self.across is None else AROUND_ITERATIONS
+        for _ in while_any(lambda: state[slope] > CONVERGED, most):
             n, part = tuple(state[k] for k in range(3)), state[damping]
             step, g = self.step(n)
             size = sqrt(maximum(dot(step, step), 1e-300))
