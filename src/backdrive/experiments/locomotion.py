@@ -129,8 +129,8 @@ class Training:
         sees = self.course.sees
         if sees is None:
             return agent.policy()
-        size = VectorEnv(f"MuJoCo{self.env}").single_observation_space.shape[0]
-        return widened(agent.policy(), size, range(sees))
+        observation, _ = VectorEnv(f"MuJoCo{self.env}").reset()
+        return widened(agent.policy(), observation.shape[-1], range(sees))
 
     def film(self, policy: nn.Module) -> None:
         if importlib.util.find_spec("matplotlib") is None:
