@@ -14,9 +14,11 @@ matplotlib.use("Agg")
 
 
 def run(folder, **options):
-    lines = []
+    lines, bars = [], set()
     given = experiments.Run(folder, quick=True, seed=3, log=lines.append, options=options)
+    given.progress = lambda what, done, total: bars.add(what)
     experiments.find("locomotion").run(given)
+    assert len(bars) <= 1
     return json.loads((folder / "results.json").read_text("utf-8")), lines
 
 

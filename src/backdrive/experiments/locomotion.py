@@ -21,12 +21,14 @@ import torch
 from torch import nn
 
 from ..envs import VectorEnv
-from ..learn import SHAC, Curve, Score, evaluate, widened
+from ..learn import SHAC, Agent, Curve, Score, evaluate, widened
 from ..model import State, checks
 from ..threads import one_torch_thread
 from ..trajectory import Trajectory
 from .run import Run, WrongOption
 
+TELL_EVERY = 20.0
+"""Seconds of training between two lines of text."""
 EPISODES, FILM_SECONDS = 20, 8.0
 QUICK_SECONDS, QUICK_EPISODES, QUICK_FILM = 20.0, 2, 1.0
 
@@ -87,9 +89,14 @@ class Training:
         if agent.steps:
             run.say(f"{self.name} goes on after {agent.seconds:.0f} s and {agent.steps:,} steps")
 
-        def tell(agent: Any) -> None:
-            mean = "" if agent.mean_return is None else f", return {agent.mean_return:,.0f}"
-            run.advance(f"{self.name}{mean}", round(agent.seconds), round(self.seconds))
+        told = [agent.seconds]
+
+        def tell(agent: Agent) -> None:
+            run.advance(self.name, round(min(agent.seconds, self.seconds)), round(self.seconds))
+            if agent.mean_return is not None and agent.seconds > told[0] + TELL_EVERY:
+                told[0] = agent.seconds
+                clipped = f"{agent.curve.last()['clipped']:.0%} of the gradients clipped"
+                run.say(f"{agent.seconds:.0f} s, {agent.steps:,} steps: return {agent.mean_return:,.0f}, {clipped}")
 
         agent.train(seconds=self.seconds, save=self.file("agent.pt"), callback=tell)
         if agent.seconds < self.seconds:
@@ -129,8 +136,8 @@ class Training:
         sees = self.course.sees
         if sees is None:
             return agent.policy()
-        size = VectorEnv(f"MuJoCo{self.env}").single_observation_space.shape[0]
-        return widened(agent.policy(), size, range(sees))
+        observation, _ = VectorEnv(f"MuJoCo{self.env}").reset()
+        return widened(agent.policy(), observation.shape[-1], range(sees))
 
     def film(self, policy: nn.Module) -> None:
         if importlib.util.find_spec("matplotlib") is None:

@@ -125,4 +125,5 @@ def test_an_ant_learns_to_walk_in_mujoco():
     agent.train(steps=800_000, target=1_200.0)
     assert agent.steps < 800_000
     policy = learn.widened(agent.policy(), 105, range(27))
-    assert learn.evaluate(policy, "Ant-v5", episodes=5).mean > 1_300.0  # Standing still is worth 1,000.
+    score = learn.evaluate(policy, "Ant-v5", episodes=5)
+    assert score.returns.sum() / score.lengths.sum() > 1.8  # per step; standing still is worth 1
