@@ -42,10 +42,11 @@ from .trajectory import AdjointStatus, Status, Trajectory
 
 __all__ = [
     "MLP", "AdjointStatus", "Ball", "Box", "Capsule", "Checkpoint", "Circle", "Contacts", "Convex", "Cylinder",
-    "Distance", "Fixed", "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model",
-    "Motor", "MuJoCo", "Planar", "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler",
-    "Simulator", "Slider", "Sphere", "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld",
-    "__version__", "gradcheck", "load", "smoothed",
+    "Distance", "Fixed",
+    "Free", "GradcheckReport", "HalfSpace", "Hinge", "InteriorPoint", "Lock", "Midpoint", "Model", "Motor", "MuJoCo",
+    "Planar", "Polygon", "PositionServo", "ProjectedGaussSeidel", "Scene", "SemiImplicitEuler", "Simulator", "Slider",
+    "Sphere", "State", "Status", "Trajectory", "Truncated", "VelocityServo", "Weld", "__version__", "gradcheck", "load",
+    "smoothed",
 ]  # fmt: skip
 
 _ON_DEMAND = ("control", "envs", "experiments", "identify", "view")  # imported when they are first used
