@@ -5,6 +5,7 @@ It prints "interrupted" when the call has ended so, and "the same bits" once a s
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable
 
@@ -122,6 +123,7 @@ def bits() -> Tensor:
 
 
 def main(name: str) -> None:
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
     before, call = bits(), CALLS[name]()
     print("ready", flush=True)
     try:

@@ -149,7 +149,9 @@ def test_a_page_replaces_a_file_at_once(path, tmp_path, monkeypatch):
 def test_an_interrupted_film_leaves_nothing(tmp_path, suffix):
     """Ctrl-C while pictures are drawn."""
     script = f"""
+import signal
 import backdrive as bd
+signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background ignore it
 scene = bd.Scene(dim=3)
 scene.add_body("ball", bd.Sphere(0.1), mass=1.0, position=(0, 0, 1))
 model = scene.build()
