@@ -203,8 +203,9 @@ class EnergyGuard:
 
     def _judge(self, suspect: Mask, first: Mask, bracket: Bracket, going: ScalarArray) -> Scalar:
         """Judge the impulses for the parts κ, first for κ = 1; where an island gains energy, go on with its next part,
-        and with none where the budget of the step is used up. Returns the largest change of energy where impulses jump,
-        relative to that of impulses at the largest speed."""
+        and with none where the budget of the step is used up. Scale the impulses of islands for which no κ is of use.
+        Returns the largest change of energy where impulses jump or are scaled, relative to that of impulses at the
+        largest speed."""
         problem, islands, tolerance = self.problem, self.islands, self.solver.tolerance
         speed, part, shrink, jump = memory(problem.capacity), memory(islands.size), memory(islands.size), memory(1)
         for r in loop(problem.count):
