@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from contact_scenes import BOTH, SOLVERS
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import backdrive as bd
@@ -317,6 +317,49 @@ def test_the_active_set_of_a_solution(seed):
     active_set_of_solution(solution, speed, TOLERANCE, found)
     loaded = pressing | (problem.normal == np.arange(problem.n)) | (x[problem.normal] > 0.0)
     assert np.array_equal(np.array(found.values[: problem.n])[loaded], codes[loaded])
+
+
+class CreepingProblem(Problem):
+    """A body on four contacts, more than it takes to hold it: `sliding` of their directions of friction are at a bound,
+    and slide at 1e-12 to 1e-9 m/s, about the tolerance. Impulses are determined by the regularisation alone."""
+
+    def __init__(self, rng, sliding):
+        corners = rng.uniform(0.2, 1.0, 3) * [(x, y, -0.5) for x in (-1, 1) for y in (-1, 1)]
+        turns = [(np.cos(a), np.sin(a)) for a in rng.uniform(0.0, 6.0, 4)]
+        axes = [((0, 0, 1), (c, s, 0), (-s, c, 0)) for c, s in turns]
+        J = np.array([(*d, *np.cross(p, d)) for p, own in zip(corners, axes) for d in own])
+        inverse_mass = 1.0 / rng.uniform(0.3, 3.0)
+        n = self.n = len(J)
+        self.W = J * [*[inverse_mass] * 3, *(1.0 / rng.uniform(0.05, 0.5, 3))] @ J.T
+        self.compliance = np.full(n, 1e-8 * inverse_mass)
+        self.low, self.high = np.zeros(n), np.array([INFINITE, 0.0, 0.0] * 4)
+        self.mu, self.normal = np.array([0.0, 1.0, 1.0] * 4) * rng.uniform(0.1, 0.8), np.repeat(np.arange(0, n, 3), 3)
+        free = (self.mu == 0.0) | (rng.random(n) > sliding)
+        codes = np.where(free, FREE, rng.choice([LOWER, UPPER], n))
+        parts = np.where(self.mu == 0.0, 1.0, self.mu * np.where(free, rng.uniform(-0.9, 0.9, n), codes))
+        x = parts * rng.uniform(0.05, 0.3, 4).repeat(3)
+        self.codes, self.creep = codes, -codes * 10 ** rng.uniform(-12.0, -9.0, n)
+        self.b = self.creep - (self.W @ x + self.compliance * x)
+
+    def is_determined(self):
+        """Whether rounding leaves the slow speeds as they are: friction may jam, and then it does not."""
+        A, c = self.W + np.diag(self.compliance), np.where(self.codes == FREE, -self.b, 0.0)
+        for r in np.flatnonzero(self.codes):
+            A[r] = np.eye(self.n)[r] - self.codes[r] * self.mu[r] * np.eye(self.n)[self.normal[r]]
+        return np.abs(self.speed(np.linalg.solve(A, c)) - self.creep).max() < 1e-13
+
+
+@BOTH
+@FEW
+@given(SEEDS, st.floats(0.1, 0.5))
+@example(96, 0.5)
+@example(98, 0.5)
+def test_contacts_that_slide_more_slowly_than_the_tolerance(solver, seed, sliding):
+    """Their active set is found all the same: impulses do not end at a residual just below the tolerance."""
+    problem = CreepingProblem(np.random.default_rng(seed), sliding)
+    if problem.is_determined():
+        _, error = problem.solve(solver)
+        assert error <= 1e-13
 
 
 def test_few_sweeps_say_that_they_are_few():

@@ -148,21 +148,22 @@ class Candidate(NamedTuple):
 
 def refine(
     problem: ContactProblem, candidate: Candidate, error: ScalarArray, tolerance: float, iterations: int
-) -> None:
+) -> Mask:
     """Newton's method on the active set, in lanes whose error[0], the residual of the impulses, exceeds the tolerance,
     as far as the budget of the step allows.
 
     The active set of the impulses gives other impulses, whose active set gives the next ones. Close to the solution, a
-    few iterations lead to it. Impulses with a smaller residual replace the candidate's; `candidate.speed` must be that
-    of its impulses, and is overwritten.
+    few iterations lead to it; where an active set leads to itself, nothing but rounding is left. Impulses with a
+    smaller residual replace the candidate's; `candidate.speed` must be that of its impulses, and is overwritten.
+    Returns the lanes in which the active set was still changing after the last iteration.
     """
     n, (impulse, speed, trial, active_set) = problem.count, candidate
-    going = memory(1)
+    going, changes = memory(1), carry(1)
     going[0] = select(problem.work.allowed(), error[0], 0.0)
     for r in loop(n):
         trial[r] = impulse[r]
+    find_active_set(problem, trial, speed, active_set)
     for _ in interruptible(while_any(lambda: going[0] > tolerance, iterations)):
-        find_active_set(problem, trial, speed, active_set)
         solve_active_set(problem, active_set, trial)
         now = residual(problem, trial, speed)
         active = going[0] > tolerance
@@ -171,4 +172,9 @@ def refine(
         for r in loop(n):
             impulse[r] = select(better, trial[r], impulse[r])
         error[0] = select(better, now, error[0])
-        going[0] = select(active & problem.work.allowed(), now, 0.0)
+        find_active_set(problem, trial, speed, active_set)
+        changes[0] = 0.0
+        for r in loop(n):
+            changes[0] = changes[0] + absolute(active_set[r] - problem.factored[r])
+        going[0] = select(active & (changes[0] > 0.0) & problem.work.allowed(), now, 0.0)
+    return going[0] > tolerance

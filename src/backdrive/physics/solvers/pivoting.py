@@ -46,24 +46,6 @@ NEAR_PIVOTS, FAR_PIVOTS = 2, 6
 MORE_PIVOTS = 10
 
 
-def solve_by_pivoting(problem: ContactProblem, error: ScalarArray, tolerance: float) -> None:
-    """Improve the impulses of the problem in lanes whose error[0], their residual, exceeds the tolerance, as far as the
-    budget of the step allows."""
-    path = PivotPath(problem)
-    for attempt in interruptible(while_any(lambda: (error[0] > tolerance) & problem.work.allowed(), 2)):
-        wanted = (error[0] > tolerance) & problem.work.allowed()
-        for _ in when(attempt == 0):
-            path.begin_near()
-        for _ in when(attempt == 1):
-            path.begin_far()
-        path.follow(wanted, NEAR_PIVOTS + attempt * (FAR_PIVOTS - NEAR_PIVOTS))
-        now = residual(problem, path.p, path.speed)
-        better = wanted & (now < error[0])
-        for k in loop(problem.count):
-            problem.impulse[k] = select(better, path.p[k], problem.impulse[k])
-        error[0] = select(better, now, error[0])
-
-
 class Line(NamedTuple):
     """A quantity that is linear in t: value + slope t."""
 
@@ -81,6 +63,21 @@ class PivotPath:
     def __init__(self, problem: ContactProblem) -> None:
         self.problem = problem
         self.active_set, self.d, self.p, self.speed = (memory(problem.capacity) for _ in range(4))
+
+    def improve(self, error: ScalarArray, wanted: Mask, far: Index) -> None:
+        """Replace the problem's impulses, whose residual is error[0], by those at the end of the path, in the lanes
+        `wanted` where these are better. far: 0 for the path from the impulses, 1 for that from the lower bounds."""
+        problem = self.problem
+        for _ in when(far == 0):
+            self.begin_near()
+        for _ in when(far == 1):
+            self.begin_far()
+        self.follow(wanted, NEAR_PIVOTS + far * (FAR_PIVOTS - NEAR_PIVOTS))
+        now = residual(problem, self.p, self.speed)
+        better = wanted & (now < error[0])
+        for k in loop(problem.count):
+            problem.impulse[k] = select(better, self.p[k], problem.impulse[k])
+        error[0] = select(better, now, error[0])
 
     def begin_near(self) -> None:
         """Start from the active set of the problem's impulses, with a d for which they are the solution at t = 1."""
