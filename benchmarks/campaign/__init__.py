@@ -4,6 +4,7 @@
     python -m benchmarks.campaign --minutes 5           as much of it as fits
     python -m benchmarks.campaign --only gradients      one part: gradients, energy or bits
     python -m benchmarks.campaign --resume FILE.jsonl   go on with a run that was ended
+    python -m benchmarks.campaign --only gradients --seed 8 --family 98 --world 2    one world of a run again
 
 Worlds come from families (`families`): kinds of shapes, joints and settings that are fixed, so that few kernels are
 compiled, and numbers that are random. Every task (a family, a part, a number) runs in a process of its own: a crash or

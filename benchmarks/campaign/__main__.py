@@ -26,7 +26,8 @@ def main() -> int:
     """Returns the exit code: 1 if anything is wrong."""
     options = _parse()
     options.output.mkdir(parents=True, exist_ok=True)
-    log = options.resume or options.output / f"campaign-{options.seed}.jsonl"
+    one = "" if options.world is None else f"-{options.family}-{options.world}"
+    log = options.resume or options.output / f"campaign-{options.seed}{one}.jsonl"
     results: list[dict[str, Any]] = []
     if options.resume:
         results = [json.loads(line) for line in log.read_text().splitlines()]
@@ -77,7 +78,7 @@ def _finish(results: list[dict[str, Any]], log: Path, console: Console) -> None:
 
 
 def _key(task: dict[str, Any]) -> tuple:
-    return tuple(task[name] for name in ("part", "family", "number", "count", "seed"))
+    return tuple(task.get(name) for name in ("part", "family", "number", "count", "seed", "world"))
 
 
 def _tasks(options: argparse.Namespace) -> list[Task]:
@@ -91,12 +92,12 @@ def _tasks(options: argparse.Namespace) -> list[Task]:
             continue
         total, most = wanted[part]
         for family, each in enumerate(FAMILIES):
-            if options.family and options.family not in each.name:
+            if options.family and options.family != str(family) and options.family not in each.name:
                 continue
             share = total if part == "bits" else math.ceil(total * each.weight)
             for number in range(math.ceil(share / most)):
                 count = min(most, share - number * most)
-                tasks.append(Task(part, family, number, count, options.seed))
+                tasks.append(Task(part, family, number, count, options.seed, options.world))
     return sorted(tasks, key=lambda task: (task.number, task.family))
 
 
@@ -108,7 +109,8 @@ def _parse() -> argparse.Namespace:
     parser.add_argument("--worlds", type=int, default=WORLDS, help="whose energy is tried (%(default)s)")
     parser.add_argument("--batches", type=int, default=1, help="whose bits are tried, of every family (%(default)s)")
     parser.add_argument("--only", choices=sorted(PARTS), help="one part alone")
-    parser.add_argument("--family", metavar="TEXT", help="families whose names contain this text alone")
+    parser.add_argument("--family", metavar="TEXT", help="families with this number, or with this text in their names")
+    parser.add_argument("--world", type=int, help="the world with this number alone, of every task")
     parser.add_argument("--resume", type=Path, metavar="FILE", help="go on with this log, with the same options")
     parser.add_argument(
         "--output", type=Path, default=Path("results/campaign"), help="folder for results (%(default)s)"

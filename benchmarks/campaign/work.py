@@ -6,7 +6,7 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from . import bits, energy, gradients, reproductions
 from .draw import Draw
 from .families import FAMILIES
 from .gradients import Functional, judge
-from .motions import draw_motions
+from .motions import Motions, draw_motions
 
 BATCH = 64  # motions of a world
 BIG = 8  # of a big world
@@ -27,29 +27,37 @@ WORST = 5  # reproductions of a task
 @dataclass(frozen=True)
 class Task:
     """part: gradients, energy or bits. family: its place in FAMILIES. number: of the task, of those that are alike.
-    count: motions, worlds or batches."""
+    count: motions, worlds or batches. world: the number of the one world that is tried, None: all of them."""
 
     part: str
     family: int
     number: int
     count: int
     seed: int
+    world: int | None = None
 
     def draw(self, world: int) -> Draw:
         """The random numbers of one of the task's worlds."""
         return Draw(self.seed, sorted(PARTS).index(self.part), self.family, self.number, world)
 
+    def worlds(self, size: int, draw_some: Callable[..., Motions]) -> Iterator[tuple[int, Draw, Motions]]:
+        """The worlds that are tried: their numbers, random numbers, and motions, at most `size` each, which
+        `draw_some(family, count, draw)` makes. How many motions a world has depends on the worlds before it."""
+        left = self.count
+        for world in range(10 * (self.count // size + 1)):
+            if left <= 0 or (self.world is not None and world > self.world):
+                return
+            draw = self.draw(world)
+            motions = draw_some(FAMILIES[self.family], min(left, size), draw)
+            left -= motions.count
+            if motions.count and self.world in (None, world):
+                yield world, draw, motions
+
 
 def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
     """Counts of the outcomes, and of the motions that touch something; what is wrong."""
-    family, counts, wrong = FAMILIES[task.family], Counter[str](), list[dict[str, Any]]()
-    left, world, size = task.count, 0, BIG if FAMILIES[task.family].sparse else BATCH
-    while left > 0 and world < 10 * (task.count // size + 1):
-        draw = task.draw(world)
-        motions = draw_motions(family, min(left, size), draw)
-        world, left = world + 1, left - motions.count
-        if not motions.count:
-            continue
+    counts, wrong = Counter[str](), list[dict[str, Any]]()
+    for world, draw, motions in task.worlds(BIG if FAMILIES[task.family].sparse else BATCH, draw_motions):
         functional = Functional.random(motions, draw)
         judgement = judge(functional)
         outcomes = judgement.outcomes()
@@ -58,7 +66,7 @@ def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
             outcomes[k] = again.outcomes()[0]
             if outcomes[k] == gradients.WRONG:
                 what: dict[str, Any] = {
-                    "world": world - 1,
+                    "world": world,
                     "motion": k,
                     "steps": motions.steps,
                     "error": float(again.error),
@@ -74,33 +82,28 @@ def try_gradients(task: Task, folder: Path) -> dict[str, Any]:
 
 def try_energy(task: Task, folder: Path) -> dict[str, Any]:
     """Worlds, and those that gain energy."""
-    family, worst, wrong, worlds = FAMILIES[task.family], -1.0, list[dict[str, Any]](), 0
-    left, world, size = task.count, 0, BIG
-    while left > 0 and world < 10 * (task.count // size + 1):
-        draw = task.draw(world)
-        motions = energy.draw_worlds(family, min(left, size), draw)
-        world, left, worlds = world + 1, left - motions.count, worlds + motions.count
-        if not motions.count:
-            continue
+    family, worst, wrong, count = FAMILIES[task.family], -1.0, list[dict[str, Any]](), 0
+    for world, draw, motions in task.worlds(BIG, energy.draw_worlds):
+        count += motions.count
         gain, marked = energy.gains(motions)
         worst = max(worst, float(gain.max()))
         for k in (gain > energy.GAIN[family.dtype]).nonzero()[:, 0].tolist():
             what: dict[str, Any] = {
-                "world": world - 1, "motion": k, "steps": motions.steps, "gain": float(gain[k]),
+                "world": world, "motion": k, "steps": motions.steps, "gain": float(gain[k]),
                 "marked": bool(marked[k]),
             }  # fmt: skip
             if len(wrong) < WORST:
                 functional = Functional.random(motions.some([k]), draw)
                 what["folder"] = reproductions.save(folder, asdict(task) | what, functional)
             wrong.append(what)
-    counts = {"worlds": worlds, "gains": len(wrong), "marked": sum(what["marked"] for what in wrong)}
+    counts = {"worlds": count, "gains": len(wrong), "marked": sum(what["marked"] for what in wrong)}
     return {"counts": counts, "worst": worst, "wrong": wrong}
 
 
 def try_bits(task: Task, folder: Path) -> dict[str, Any]:
     """Comparisons, and those in which bits differ."""
     counts, wrong = Counter[str](), list[dict[str, Any]]()
-    for world in range(task.count):
+    for world in range(task.count) if task.world is None else [task.world]:
         found = bits.differing(FAMILIES[task.family], task.draw(world))
         counts["comparisons"] += len(found)
         for name, different in found.items():

@@ -36,6 +36,14 @@ def test_nothing_is_wrong(part, name, tmp_path):
 
 
 @pytest.mark.slow
+def test_one_world_of_a_task_is_the_same_alone():
+    tasks = [work.Task("gradients", NUMBER[SMALL], 0, 12, 0, world) for world in (None, 1)]
+    every, (alone,) = ([*task.worlds(5, draw_motions)] for task in tasks)
+    assert len(every) > 2 and alone[0] == every[1][0] == 1
+    assert torch.equal(alone[2].vector(), every[1][2].vector())
+
+
+@pytest.mark.slow
 def test_motions_touch_and_differences_are_clean():
     found = judge(functional(SMALL))
     assert found.touching.float().mean() > 0.8 and found.clean.float().mean() > 0.5

@@ -28,7 +28,7 @@ generates vector-Jacobian products; `fuse` chooses fused multiply-adds.
 """
 
 from .arrays import Floats, Known, Masked
-from .control import interruptible, leave, loop, rolled, switch, when, while_any
+from .control import interruptible, leave, loop, rolled, switch, take_apart, when, while_any
 from .graph import Graph, TraceError, TraceTarget, Value, is_constant, traced
 from .memory import carry, counters, lane_count, memory, pack_number, picked, records, workspace
 from .reverse import replay, vjp
@@ -58,5 +58,6 @@ __all__ = [
     "TimedArray", "TraceError", "TraceTarget", "Value", "absolute", "any_lane", "atan2", "carry", "clip", "cos",
     "counters", "floor", "interruptible", "is_constant", "is_finite", "lane_count", "leave", "loop", "maximum",
     "memory", "minimum", "nearest", "pack_number", "picked", "records", "replay", "rolled", "select", "sin",
-    "sincos", "sqrt", "subroutine", "switch", "tanh", "to_float", "traced", "vjp", "when", "while_any", "workspace",
+    "sincos", "sqrt", "subroutine", "switch", "take_apart", "tanh", "to_float", "traced", "vjp", "when",
+    "while_any", "workspace",
 ]  # fmt: skip

@@ -6,6 +6,7 @@ for _ in when(condition): ...         a branch that all lanes take together
 if leave(condition): break            leave the innermost loop, all lanes together
 for i in interruptible(loop(n)): ...  a loop whose passes take long: it ends early if the user interrupts the call
 for _ in while_any(mask, limit): ...  repeat while mask() holds in any lane, at most `limit` times
+take_apart(mask)                      compute the lanes one by one, if the mask holds in all of them
 switch(index, functions, *args)       call functions[index]
 """
 
@@ -90,6 +91,17 @@ def interruptible(passes: Iterator[Any]) -> Iterator[Any]:
         yield i
         if Graph.current is not None and any(current().loops[-1:]):
             leave(current().add("interrupted", (), "c", pure=False))
+
+
+def take_apart(mask: Mask) -> None:
+    """Where `mask` holds in all lanes, drop the results of the pack, and compute its environments one by one, from the
+    start: each then has all lanes for itself. Interruptible loops end at once, and what follows them need not care.
+    Nothing happens where the pack has one environment only."""
+    if (graph := Graph.current) is None:
+        return
+    stays = cast(Value, any_lane(invert(cast(Value, mask))))
+    for _ in when(invert(stays)):
+        graph.add("take_apart", (), None, pure=False)
 
 
 def while_any(mask: Callable[[], Mask], limit: Index) -> Iterator[Any]:

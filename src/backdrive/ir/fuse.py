@@ -10,7 +10,7 @@ from typing import Any
 
 from .graph import Graph, Region, Value
 
-EFFECTS = {"store", "call", "for", "if", "leave", "prefetch", "pick"}
+EFFECTS = {"store", "call", "for", "if", "leave", "take_apart", "prefetch", "pick"}
 """Operations that are kept although no other node uses their result."""
 
 

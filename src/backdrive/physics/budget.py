@@ -8,12 +8,16 @@ are, and no more impacts are sought; the status of the step tells.
 
 from __future__ import annotations
 
-from ..ir import Mask, Scalar, maximum, memory, select
+from ..ir import Index, Mask, Scalar, counters, lane_count, maximum, memory, select, take_apart, to_float, traced
 
 # A step may take as many factorisations of a matrix of n rows,
 FACTORISATIONS, MORE_PER_ROW = 4000, 20
 # but no more than come to this many multiplications n³.
 MULTIPLICATIONS = 1e9
+
+# Environments that share a pack factor matrices with the rows of all of them. They part if, in a step, that takes this
+# many multiplications more than they would take one by one.
+TOGETHER = 1e8
 
 # A step may look at all gaps this often,
 LOOKS = 3200
@@ -25,12 +29,20 @@ class WorkBudget:
     """What is spent of the budget of a step, in every lane: from 0 to 1. It depends on nothing but the lane itself."""
 
     def __init__(self) -> None:
-        self.spent = memory(1)
-        self.spent[0] = 0.0
+        self.spent, self.alone, self.together = memory(1), memory(1), counters(1)
+        self.begin()
 
     def begin(self) -> None:
         """Begin a step."""
-        self.spent[0] = 0.0
+        self.spent[0], self.alone[0], self.together[0] = 0.0, 0.0, 0
+
+    def share(self, own: Scalar, rows: Index, where: Mask) -> None:
+        """Note the factorisation of a matrix with the `rows` of all lanes; own: the rows of the lane itself, which
+        wants it in the lanes `where`. The lanes part if they are slower together than one by one."""
+        self.alone[0] = self.alone[0] + select(where, own * own * own, 0.0)
+        self.together[0] = self.together[0] + rows * rows * rows
+        if traced(rows):
+            take_apart(to_float(self.together[0]) > lane_count() * self.alone[0] + TOGETHER)
 
     def spend(self, part: Scalar, where: Mask) -> None:
         self.spent[0] = self.spent[0] + select(where, part, 0.0)
@@ -53,12 +65,12 @@ class Factorisations:
     def __init__(self, budget: WorkBudget | None = None) -> None:
         """budget: None: all of a step's."""
         self.budget = budget or WorkBudget()
-        self.rows, self.part, self._wanted = memory(1), memory(1), memory(1)
+        self.rows, self.part, self._wanted, self._size = memory(1), memory(1), memory(1), counters(1)
         self._wanted[0] = 1.0
 
-    def of(self, rows: Scalar) -> None:
-        """Set the number of rows of the matrix, which differs from lane to lane."""
-        self.rows[0], self.part[0] = rows, factoring(rows)
+    def of(self, rows: Scalar, size: Index) -> None:
+        """Set the number of rows of the matrix that count, which differs from lane to lane, and of all its rows."""
+        self.rows[0], self.part[0], self._size[0] = rows, factoring(rows), size
 
     def want(self, where: Mask) -> None:
         """Set the lanes in which a solution is wanted from now on."""
@@ -84,6 +96,7 @@ class Factorisations:
     def spend(self, where: Mask) -> None:
         """Note a factorisation, in the lanes that want it."""
         self.budget.spend(self.part[0], where)
+        self.budget.share(self.rows[0], self._size[0], where)
 
     def use_up(self, where: Mask) -> None:
         """Nothing is left for other problems of the step, where this one was not solved."""

@@ -361,3 +361,24 @@ def test_nothing_beyond_the_rows_is_touched():
         child.start()
         child.join(30)
         assert child.exitcode == 0
+
+
+@pytest.mark.parametrize("batch", [1, 2, 3, 8, 9, 21])
+@pytest.mark.parametrize("lanes", LANES)
+def test_packs_that_are_taken_apart(batch, lanes):
+    """Lanes make as many passes as the one that wants most; if these are too many, each makes its own."""
+
+    def body(x, y, n):
+        passes = bd.memory(1)
+        passes[0] = 0.0
+        for k in bd.interruptible(bd.loop(n)):
+            for _ in bd.when(bd.any_lane(bd.to_float(k) < x[0])):
+                passes[0] = passes[0] + 1.0
+            bd.take_apart(passes[0] > 5.0)
+        y[0] = passes[0]
+
+    x = np.array([[4.0], [1.0], [5.0], [3.0], [2.0], [7.0], [6.0]] * 3)[:batch]
+    packs = [x[k : k + lanes] for k in range(0, batch, lanes)]
+    right = [pack if pack.max() > 5.0 else np.full_like(pack, pack.max()) for pack in packs]
+    y = outputs(body, X, N, lanes=lanes, batch=batch, x=x, n=9)
+    np.testing.assert_array_equal(y[:, :1], np.concatenate(right))

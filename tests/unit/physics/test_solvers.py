@@ -140,7 +140,7 @@ class Problem:
         W[: self.n, : self.n] = self.W
         delassus = FloatDelassus(Floats(W.ravel().tolist()), Floats([0.0] * size * size))
         work = Factorisations()
-        work.of(float(self.n))
+        work.of(float(self.n), size)
         return SimpleNamespace(
             capacity=size, count=size, delassus=delassus, work=work,
             b=filled(self.b, 0.0), compliance=filled(self.compliance, 1.0),

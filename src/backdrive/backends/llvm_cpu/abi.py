@@ -3,7 +3,8 @@
 The caller calls ``entry(arguments, scratch, first, last)``: the arguments as a block of words of eight bytes, the
 address of the scratch memory, and the range of environments. The entry point loads the words and calls ``body`` for
 each pack with the words as parameters; the body starts by computing where each lane's rows are. Before the scratch
-memory there is a header with the address of the call's pulse (`interrupts`).
+memory there is a header with the address of the call's pulse (`interrupts`), and with a word by which the body tells
+that the environments of its pack are to be computed one by one (`take_apart`): the entry point then calls it for each.
 """
 
 from __future__ import annotations
@@ -18,6 +19,9 @@ from .types import LaneTypes
 
 HEADER = 64
 """Bytes of the header before the scratch memory."""
+
+APART = 8
+"""Where in the header the word is by which a body tells that it gave its pack up."""
 
 _DEFAULT_MODE = 0x1F80  # of MXCSR
 _FLUSH_DENORMALS = 0x8040  # bits FTZ (flush to zero) and DAZ (denormals are zero) of x86's MXCSR register
@@ -107,14 +111,31 @@ start:
   {text}
   %header = getelementptr i8, ptr %scratch, i64 -{HEADER}
   %pulse = load ptr, ptr %header, align 8
+  %apart = getelementptr i8, ptr %header, i64 {APART}
   br label %head
 head:
   %pack = phi i64 [%first, %start], [%next, %work], [%next, %ask]
+  %single = phi i1 [false, %start], [%singles, %work], [%singles, %ask]
+  %until = phi i64 [%last, %start], [%end, %work], [%end, %ask]
   %more = icmp slt i64 %pack, %last
   br i1 %more, label %work, label %done
 work:
-  call void @body({", ".join(["i64 %pack", "i64 %last", "ptr %scratch", *words])})
-  %next = add nsw i64 %pack, {types.lanes}
+  %after = add nsw i64 %pack, {types.lanes}
+  %alone = add nsw i64 %pack, 1
+  %stop = select i1 %single, i64 %alone, i64 %last
+  store i64 0, ptr %apart, align 8
+  call void @body({", ".join(["i64 %pack", "i64 %stop", "ptr %scratch", *words])})
+  %given.up = load i64, ptr %apart, align 8
+  store i64 0, ptr %apart, align 8
+  %was.given.up = icmp ne i64 %given.up, 0
+  %not.single = xor i1 %single, true
+  %begins = and i1 %was.given.up, %not.single
+  %onward = select i1 %single, i64 %alone, i64 %after
+  %next = select i1 %begins, i64 %pack, i64 %onward
+  %end = select i1 %begins, i64 %after, i64 %until
+  %within = icmp slt i64 %next, %end
+  %goes.on = and i1 %single, %within
+  %singles = or i1 %begins, %goes.on
   %flag = load volatile i64, ptr %pulse, align 8
   %quiet = icmp eq i64 %flag, 0
   br i1 %quiet, label %head, label %ask
@@ -144,6 +165,11 @@ start:
   %mode = alloca [2 x i32], align 4
   %usual = getelementptr i32, ptr %mode, i64 1
   %header = getelementptr i8, ptr %scratch, i64 -{HEADER}
+  %apart = getelementptr i8, ptr %header, i64 {APART}
+  %given.up = load i64, ptr %apart, align 8
+  %stays = icmp eq i64 %given.up, 0
+  br i1 %stays, label %look, label %yes
+look:
   %pulse = load ptr, ptr %header, align 8
   %flag = load volatile i64, ptr %pulse, align 8
   %quiet = icmp eq i64 %flag, 0

@@ -7,7 +7,7 @@ from typing import Any
 from ...ir.arrays import Storage
 from ...ir.fuse import fuse, live_nodes
 from ...ir.graph import Graph, Node, Region, Value, traced
-from .abi import HEADER
+from .abi import APART, HEADER
 from .types import LaneTypes
 
 _BINARY = {
@@ -386,13 +386,24 @@ class FunctionEmitter:
     def _emit_interrupted(self, result: str, args: tuple, type: str) -> None:
         name, before = f"ask{result[2:]}", self._block
         header = self._define(f"getelementptr i8, ptr %scratch, i64 -{HEADER}")
-        flag = self._define(f"load volatile i64, ptr {self._define(f'load ptr, ptr {header}, align 8')}, align 8")
+        pulse = self._define(f"load volatile i64, ptr {self._define(f'load ptr, ptr {header}, align 8')}, align 8")
+        flag = self._define(f"or i64 {pulse}, {self._define(f'load i64, ptr {self._apart()}, align 8')}")
         self._line(f"br i1 {self._define(f'icmp eq i64 {flag}, 0')}, label %{name}.end, label %{name}.then")
         self._label(f"{name}.then")
         answer = self._define("call i1 @interrupted(ptr %scratch)")
         self._line(f"br label %{name}.end")
         self._label(f"{name}.end")
         self._define(f"phi i1 [false, %{before}], [{answer}, %{name}.then]", result)
+
+    def _emit_take_apart(self, result: str, args: tuple, type: None) -> None:
+        if self.types.lanes == 1:
+            return
+        others = self._define(f"icmp sgt i64 {self._define('sub i64 %last, %first')}, 1")
+        self._line(f"store i64 {self._define(f'zext i1 {others} to i64')}, ptr {self._apart()}, align 8")
+
+    def _apart(self) -> str:
+        """The address of the word that tells that the environments of the pack are to be computed one by one."""
+        return self._define(f"getelementptr i8, ptr %scratch, i64 -{HEADER - APART}")
 
     def _emit_leave(self, result: str, args: tuple, type: None) -> None:
         stay = f"stay{result[2:]}"

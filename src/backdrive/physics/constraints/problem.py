@@ -124,8 +124,8 @@ class ContactProblem:
             fastest[0] = maximum(fastest[0], 1.0 + absolute(self.b[r]))
             rows[0] = rows[0] + select(counts(self, r), 1.0, 0.0)
         self.unit[0] = 1.0 / fastest[0]
-        self.work.of(rows[0])
         n = self.count
+        self.work.of(rows[0], n)
         for r in loop(n):
             self.factored[r] = NO_ACTIVE_SET
         self.delassus.assemble(n, self.compliance)
