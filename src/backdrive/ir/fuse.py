@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .arrays import Storage
 from .graph import Graph, Region, Value
 
 EFFECTS = {"store", "call", "for", "if", "leave", "take_apart", "prefetch", "pick"}
@@ -15,11 +16,23 @@ EFFECTS = {"store", "call", "for", "if", "leave", "take_apart", "prefetch", "pic
 
 
 def live_nodes(graph: Graph) -> bytearray:
-    """For each node, 1 if an effect depends on it, else 0. Operands precede their users."""
+    """For each node, 1 if an effect depends on it, else 0. Stores to scratch memory count if anything reads it."""
+    scratch = {name for name, _ in graph.allocations}
+    read, before = scratch, None
+    live = bytearray()
+    while read != before:
+        live, before = _live_nodes(graph, scratch - read), read
+        nodes = (node for node, alive in zip(graph.nodes, live, strict=True) if alive and node.op != "store")
+        read = {a.name for node in nodes for a in node.args if isinstance(a, Storage)} & scratch
+    return live
+
+
+def _live_nodes(graph: Graph, unread: set[str]) -> bytearray:
+    """The same, if the arrays `unread` are not read. Operands precede their users."""
     live = bytearray(len(graph.nodes))
     for index in range(len(graph.nodes) - 1, -1, -1):
         node = graph.nodes[index]
-        if node.op in EFFECTS:
+        if node.op in EFFECTS and not (node.op == "store" and node.args[0].name in unread):
             live[index] = 1
         if live[index]:
             for a in operands(node.args):

@@ -139,7 +139,8 @@ class Specialisation:
 def make_kernel(variant: Variant, special: Specialisation | None = None) -> Kernel:
     """A rolled kernel for every model, or one that is specialised to a model.
 
-    Constraints are read from tables in both: rows come and go with contacts, so that unrolling them is of no use.
+    Constraints are read from tables in both: rows come and go with contacts, so that unrolling them is of no use. Only
+    loops over all shapes are unrolled.
     """
 
     def body(**a: Any) -> None:
@@ -211,7 +212,12 @@ def _tree(variant: Variant, special: Specialisation | None, a: dict[str, Any]) -
         counts = {"nshape": special.model.nshape, "npair": special.model.npair}
         counts |= {name: getattr(special.tables, name) for name in ("nslot", "nsingle", "grounded")}
     tables = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
-    return replace(tree, constraints=Constraints(constraining, **counts, **tables, constants=array))
+    constraints = Constraints(constraining, **counts, **tables, constants=array)
+    if special is not None and special.tables is not None:
+        ints, floats = Known(special.tables.ints), Known(special.tables.floats)
+        known = replace(constraints, ints=ints, floats=floats, constants=tree.constants)
+        constraints = replace(constraints, known=known)
+    return replace(tree, constraints=constraints)
 
 
 def _control_source(variant: Variant, tree: Tree, a: dict[str, Any]) -> ControlSource:

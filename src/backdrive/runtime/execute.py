@@ -12,7 +12,6 @@ from ..backends import Rows, Table, run
 from ..physics.kernels import KernelKey
 from ..schema.signatures import Role, Signature
 from .pages import empty
-from .program import THREAD_WORK
 from .report import nothing_to_report, report_motion, require_finite
 from .request import Request
 
@@ -130,8 +129,8 @@ def launch(
             x = program.constants if constants is None else _in_memory(constants)
             in_use.append(x)
             values[name] = x.data_ptr()
-    work = batch * max(integers.values(), default=1) * program.model.nlink
-    run(executable, batch, min(program.threads, 1 + work // THREAD_WORK), values)
+    threads = program.threads_for(batch, max(integers.values(), default=1), signature.integrates)
+    run(executable, batch, threads, values)
 
 
 def kernel_key(request: Request, signature: Signature, names: Mapping[str, Any]) -> KernelKey:

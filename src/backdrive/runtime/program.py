@@ -40,6 +40,7 @@ LEAST_TOLERANCE_32 = 1e-5  # the smallest tolerance of a solver that float32 rea
 REGULARISATION_32 = 1e-5  # relative regularisation of the Delassus matrix that float32 does not round away
 MOST_MEMORY = 16e9  # bytes of address space for the matrices of a thread; pages without contacts are never touched
 THREAD_WORK = 20_000  # steps times links that are worth another thread (a hand-over costs tens of µs)
+SOFT_WORK = 5  # one evaluation of MuJoCo's physics takes as long as this many steps without constraints
 
 
 @dataclass(frozen=True)
@@ -82,7 +83,9 @@ class Program:
         self._sizes = self._argument_sizes()
         self.state_sizes = tuple(self._sizes[field.size] for field in STATE)
         self.step_sizes = (*self.state_sizes, model.nu)  # of the state, and of the controls
-        self.status_size, self._nlink = self._sizes["nstatus"], model.nlink
+        self.status_size, self._lanes = self._sizes["nstatus"], host().lanes(self.bits)
+        soft = self.scheme.soft if tables is not None else None
+        self._work = model.nlink, model.nlink * (1 if soft is None else SOFT_WORK * soft.evaluations)
         self.solution_size = self._sizes["nsolution"]  # 0: adjoints of steps start from nothing
         self.quick_calls: dict[str, QuickCall] = {}
         self.plans: dict[Any, CallPlan] = {}  # of signatures
@@ -168,9 +171,15 @@ class Program:
         """The parameters of the model that this physics does not read."""
         return SOFT_PARAMETERS if self.scheme.soft is None else RIGID_PARAMETERS
 
-    def quick(self, batch: int, steps: int = 1) -> bool:
+    def threads_for(self, batch: int, steps: int = 1, integrates: bool = True) -> int:
+        """How many threads pay for steps of this many environments; integrates: as in `Signature`."""
+        work = batch * steps * self._work[integrates]
+        return min(self.threads, 1 + work // THREAD_WORK, -(-batch // self._lanes))
+
+    def quick(self, batch: int, steps: int = 1, integrates: bool = True) -> bool:
         """Whether steps of this many environments are short enough for a `QuickCall`, on this thread alone."""
-        return 0 < batch * steps * self._nlink < THREAD_WORK and self.sparse is None
+        short = 0 < batch * steps * self._work[False] < THREAD_WORK and self.sparse is None
+        return short and self.threads_for(batch, steps, integrates) == 1
 
     @functools.cached_property
     def zeros(self) -> Tensor:

@@ -197,7 +197,8 @@ def rollout_vjp(
 def poses(program: Program, state: Sequence[Tensor]) -> Tensor | None:
     """POSE numbers of every link, [B, npose], of a state [B, n]."""
     batch = len(state[0])
-    if not program.quick(batch) or not _plain(program, state[0].shape[:1], state, program.state_sizes):
+    quick = program.quick(batch, integrates=False)
+    if not quick or not _plain(program, state[0].shape[:1], state, program.state_sizes):
         return None
     out = torch.empty(batch, program.size("npose"), dtype=program.dtype)
     quick_call(program, "poses")(batch, [x.data_ptr() for x in (*state, out)])

@@ -149,6 +149,20 @@ def test_live_nodes_are_what_a_store_needs(graph):
 # ------------------------------------------------------------------------------------------------- memory
 
 
+def test_memory_that_nothing_reads_is_not_written():
+    def body(x, y, n):
+        read, copied, unread = (bd.memory(8) for _ in range(3))
+        for i in bd.loop(n):
+            read[i] = x[0] + 1.0
+            copied[i] = bd.sqrt(x[1])
+        for i in bd.loop(n):
+            unread[i] = copied[i] * 3.0  # the only one that reads `copied`, and nothing reads it
+        y[0] = read[n - 1]
+
+    text = trace(body, X, Y, N)
+    assert "fadd" in text and "sqrt" not in text and "fmul" not in text
+
+
 def test_known_memory_is_not_read_again():
     def body(x, y):
         y[0] = x[0]

@@ -176,3 +176,29 @@ def test_no_second_derivative():
     (gradient,) = torch.autograd.grad(sim.step(bd.State(q, v), u).v.square().sum(), u, create_graph=True)
     with pytest.raises(RuntimeError, match="first derivatives only"):
         gradient.sum().backward()
+
+
+WALKER = """<mujoco><option integrator="{}"/><worldbody><geom type="plane" size="0 0 1"/>
+<body pos="0 0 1"><freejoint/><geom type="capsule" size="0.1" fromto="0 0 0 0.4 0 0"/>
+<body pos="0.4 0 0"><joint type="hinge" axis="0 1 0"/><geom type="capsule" size="0.1" fromto="0 0 0 0 0 -0.8"/></body>
+</body></worldbody></mujoco>"""
+
+
+def test_threads_pay_earlier_for_steps_that_take_longer(quick):
+    """Steps of MuJoCo's physics, and among them those of several stages, are longer than steps without constraints."""
+    programs = {}
+    for physics, integrator in (("rigid", "Euler"), ("mujoco", "Euler"), ("mujoco", "RK4")):
+        model = bd.load(WALKER.format(integrator))
+        sim = bd.Simulator(model, 0.002, physics=physics, threads=2, specialize=False)
+        programs[physics, integrator] = sim._program
+    rigid, euler, rk4 = programs.values()
+    assert [x.threads_for(600) for x in (rigid, euler, rk4)] == [1, 1, 2]
+    assert [x.threads_for(2400) for x in (rigid, euler, rk4)] == [1, 2, 2]
+    assert [x.quick(2400) for x in (rigid, euler, rk4)] == [True, False, False]
+    assert rk4.quick(2400, integrates=False), "poses are as cheap as without constraints"
+    assert rk4.threads_for(1, steps=10_000) == 1, "one environment is not split"
+    alone = bd.Simulator(model, 0.002, physics="mujoco", threads=1, specialize=False)
+    state = model.initial_state(600)
+    u = torch.zeros(600, 0, dtype=torch.float64)
+    states = [simulator.step(state, u) for simulator in (sim, alone)]
+    assert quick == [False, True] and torch.equal(states[0].v, states[1].v)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...ir import Index, IndexArray, Mask, Scalar, ScalarArray
+from ...ir import Index, IndexArray, Mask, Scalar, ScalarArray, traced
 from ...model.shapes import BOUND
 from ...schema import layout
 from ..math.spatial import Vec
@@ -84,6 +84,7 @@ class Constraints:
 
     nshape: shapes. npair, nslot, nsingle: the pairs, contact slots and single rows (not of contacts) that there can be.
     grounded: whether b is known to be the world in all pairs. constants: those of the model, readable in rolled loops.
+    known: the same tables with numbers that are known while tracing, None in kernels that are not specialised.
     """
 
     form: ConstraintForm
@@ -95,6 +96,7 @@ class Constraints:
     ints: IndexArray
     floats: ScalarArray
     constants: ScalarArray
+    known: Constraints | None = None
 
     @property
     def dim(self) -> int:
@@ -141,11 +143,13 @@ class Constraints:
 
     def shape(self, i: Index) -> tuple[Index, ...]:
         """The link of a shape (its record), and where the tables of its hull are."""
-        return self.ints.at(self.head("shape")).get(i, tables.SHAPE)
+        own = self._at(i)
+        return own.ints.at(own.head("shape")).get(i, tables.SHAPE)
 
     def shape_record(self, i: Index) -> Vec:
         """The SHAPE constants of a shape; in 2D, numbers that are the same in every planar world are known."""
-        record = self.constants.at(self.head("shape_constants")).get(i, layout.SHAPE)
+        own = self._at(i)
+        record = own.constants.at(own.head("shape_constants")).get(i, layout.SHAPE)
         if self.dim == 3:
             return record
         turn = record[layout.TURN : layout.TURN + 9]
@@ -154,7 +158,12 @@ class Constraints:
 
     def bound(self, i: Index) -> Vec:
         """The factors of a shape's bounding volume (`model.shapes.BoundFactors`)."""
-        return self.floats.at(self.head("bound")).get(i, BOUND)
+        own = self._at(i)
+        return own.floats.at(own.head("bound")).get(i, BOUND)
+
+    def _at(self, i: Index) -> Constraints:
+        """The tables to read shape i from: those that are known while tracing, if i is."""
+        return self if self.known is None or traced(i) else self.known
 
     def support(self, at: Index) -> Support:
         return Support(at, *self.ints.at(at).get(0, tables.SUPPORT))

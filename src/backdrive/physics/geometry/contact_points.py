@@ -93,15 +93,23 @@ class ContactPoints:
 
     def put_pair(self, pair: Index, slot: Index, points: list[ContactPoint], active: list[Mask]) -> None:
         """Put the points of a pair into its slots, from this one on, and list those that are active in some lane."""
-        for k, (point, on) in enumerate(zip(points, active, strict=True)):
-            self.records.put(slot + k, (*point.numbers, select(on, 1.0, 0.0)))
+        self.put_records(slot, points, active)
         any_active = functools.reduce(operator.or_, active)
         self.pair_active[slot] = select(any_active, 1.0, 0.0)
         for _ in when(any_lane(any_active)):
-            self.add_pair(pair, slot, len(points))
-            for k, on in enumerate(active):
-                for _ in when(any_lane(on)):
-                    self.add_point(slot + k, pair)
+            self.list_points(pair, slot, active)
+
+    def put_records(self, slot: Index, points: list[ContactPoint], active: list[Mask]) -> None:
+        """Put the points of a pair into its slots, from this one on."""
+        for k, (point, on) in enumerate(zip(points, active, strict=True)):
+            self.records.put(slot + k, (*point.numbers, select(on, 1.0, 0.0)))
+
+    def list_points(self, pair: Index, slot: Index, active: list[Mask]) -> None:
+        """List a near pair, whose slots start at this one, and those of its points that are active in some lane."""
+        self.add_pair(pair, slot, len(active))
+        for k, on in enumerate(active):
+            for _ in when(len(active) == 1 or any_lane(on)):
+                self.add_point(slot + k, pair)
 
     def add_pair(self, pair: Index, first_slot: Index, slots: int) -> None:
         """List a near pair, and its slots."""

@@ -7,6 +7,8 @@ the second shape to the first, as everywhere in this engine.
 
 from __future__ import annotations
 
+import functools
+import operator
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -147,10 +149,12 @@ class FramedContacts(ContactPoints):
         return GeomContact(*point, tuple(self.tangents.get(slot, 3))), active
 
     def put_contacts(self, pair: Index, slot: Index, contacts: list[GeomContact], active: list[Mask]) -> None:
-        """Put the contacts of a pair into its slots, from this one on, and list those that are active in some lane."""
+        """Put the contacts of a pair, some of which are active in some lane, into its slots from this one on, and list
+        them."""
         for k, contact in enumerate(contacts):
             self.tangents.put(slot + k, contact.tangent)
-        self.put_pair(pair, slot, [contact.point for contact in contacts], active)
+        self.put_records(slot, [contact.point for contact in contacts], active)
+        self.list_points(pair, slot, active)
 
 
 def find_contacts(
@@ -183,13 +187,17 @@ def find_contacts(
 
 
 def _add(contacts: FramedContacts, placed: PlacedGeoms, near: Mask) -> None:
-    """Add the contacts of a pair that are within its margin, in the lanes `near`."""
+    """Add the contacts of a pair that are within its margin, in the lanes `near`.
+
+    Only what their distances depend on is computed where they turn out to be farther in all lanes.
+    """
     features, p = placed.features(), placed.p
-    if features:
-        contacts.put_features(placed.group.number, p, features)
     found = placed.contacts(features)
     active = [near & (contact.dist < placed.margin) for contact in found]
-    contacts.put_contacts(p, placed.group.first_slot(p), found, active)
+    for _ in when(any_lane(functools.reduce(operator.or_, active))):
+        if features:
+            contacts.put_features(placed.group.number, p, features)
+        contacts.put_contacts(p, placed.group.first_slot(p), found, active)
 
 
 class PoseCotangents(NamedTuple):

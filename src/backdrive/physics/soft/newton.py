@@ -126,8 +126,9 @@ class Newton:
         """
         for k in loop(self.nv):
             self.change[k] = self.w[k] - self.w0[k]
-        copy(self.problem.count, self.x, self.at)
-        self.problem.forces(self.x, self.f)
+        for _ in when(any_lane(linear[0] < 0.5)):  # in all lanes, or in none
+            copy(self.problem.count, self.x, self.at)
+            self.problem.forces(self.x, self.f)
         if before is not None:
             for _ in when(any_lane(linear[0] > 0.5)):
                 before.residuals(self.problem, self.x, self.at)

@@ -11,6 +11,7 @@ and the Hessian is diag(d) + Yᵀ C Y, with C block-diagonal: the curvature of e
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
 from ...ir import (
     Index,
@@ -25,6 +26,7 @@ from ...ir import (
     memory,
     minimum,
     select,
+    traced,
     when,
 )
 from ..constraints.assemble import LinkMotions
@@ -59,6 +61,8 @@ class SoftProblem:
         self.singles[0], self.contacts[0] = 0, 0
         self._combinations = 0  # rows so far that are no contacts, and not of single joints or links
         self.matrix = Hessian(tree, constraints, factors.width)
+        # Whether the coordinates of floating roots are known to come before all others: those of a single tree do.
+        self._root_first = not traced(tree.nlink) and all(tree.parent(i) > 0 for i in range(1, cast(int, tree.nlink)))
 
     @property
     def count(self) -> Index:
@@ -252,7 +256,7 @@ class SoftProblem:
                     add(a, singles[m], left)
                 for m in loop(root_count):
                     for c in range(width):
-                        add(a, roots[m] + c, left, falling=False)
+                        add(a, roots[m] + c, left, falling=self._root_first)
             for k in loop(root_count):
                 for c in range(width):
                     a = roots[k] + c

@@ -186,7 +186,7 @@ class _BackwardPass:
         if self.inputs_bar is not None:
             self.inputs_bar[t] = bar[:, view.size :]
         bar = bar[:, : view.size]
-        if view.poses and self.loop.constants is None and program.quick(len(bar)):
+        if view.poses and self.loop.constants is None and program.quick(len(bar), integrates=False):
             self._add(observe_vjp(program, view, state, bar))
             return
         sizes = (*program.state_sizes, program.size("npose")) if view.poses else program.state_sizes
