@@ -177,6 +177,32 @@ def test_info_of_an_environment_that_is_reset():
     assert resets
 
 
+@pytest.mark.parametrize("name", ["Hopper", "InvertedPendulum", "InvertedDoublePendulum"])
+def test_info_of_an_environment_that_is_reset_in_the_same_step(name):
+    """Its own terms are in final_info, those of the others in info, as Gymnasium has them."""
+    mode, options = gymnasium.vector.AutoresetMode.SAME_STEP, {"reset_noise_scale": 0.1}
+    theirs = gymnasium.make_vec(
+        f"{name}-v5", num_envs=4, vectorization_mode="sync", vector_kwargs={"autoreset_mode": mode}, **options
+    )
+    for env in theirs.envs:
+        precise(env.unwrapped)
+    ours, ended = VectorEnv(f"MuJoCo{name}", num_envs=4, autoreset_mode=mode, **options), 0
+    theirs.reset(seed=3), ours.reset(seed=3)
+    random = np.random.default_rng(3)
+    for _ in range(40):
+        actions = random.uniform(ours.action_space.low, ours.action_space.high)
+        (*_, info), (*_, our_info) = theirs.step(actions), ours.step(actions)
+        if "final_info" in info and not info["_final_info"].all():
+            ended += 1
+            same_info(our_info.pop("final_info"), info.pop("final_info"))
+            finals = our_info.pop("final_obs"), info.pop("final_obs")
+            for mine, expected in zip(*finals, strict=True):
+                assert (mine is None) == (expected is None)
+                assert mine is None or np.abs(mine - expected).max() < TOLERANCE
+            same_info(our_info, info)
+    assert ended
+
+
 OPTIONS = {
     "Hopper": {"healthy_z_range": (0.5, 2.0), "healthy_state_range": (-50.0, 50.0), "ctrl_cost_weight": 0.1},
     "Walker2d": {"terminate_when_unhealthy": False, "reset_noise_scale": 0.02, "frame_skip": 2},

@@ -162,6 +162,43 @@ def test_explicit_pairs_moving_surfaces_and_adhesion(cone, pairs):
     check(materials(pairs), bd.MuJoCo(cone=cone), seed=3)
 
 
+BALL_AND_BOX = """<mujoco><option timestep="0.004" cone="elliptic" {option}>{flag}</option><worldbody>
+ <geom name="ground" type="plane" size="5 5 1" {ground}/>
+ <body pos="0 0 0.1"><freejoint/><geom name="ball" size="0.1" condim="4" {ball}/></body>
+ <body pos="0.05 0 0.29"><freejoint/><geom type="box" size="0.1 0.1 0.1" condim="4"/></body></worldbody>
+ <contact>{pairs}</contact></mujoco>"""
+
+
+@pytest.mark.parametrize("priority", [-1, 0, 1])
+def test_only_the_adhesion_of_the_geom_with_the_higher_priority_pulls_across_the_gap(priority):
+    sticky = BALL_AND_BOX.format(
+        option="", flag="", ground='adhesion="3" gap="0.02"', ball=f'priority="{priority}" gap="0.03"', pairs=""
+    )
+    check(sticky, bd.MuJoCo(), seed=1)
+
+
+def test_override_also_replaces_the_solref_of_friction_of_explicit_pairs():
+    option = 'o_solref="0.02 0.8" o_solimp="0.8 0.9 0.01 0.5 2" o_friction="0.6 0.6 0.02 0.001 0.001"'
+    pair = '<pair geom1="ground" geom2="ball" condim="4" solreffriction="0.1 0.5"/>'
+    name = BALL_AND_BOX.format(option=option, flag='<flag override="enable"/>', ground="", ball="", pairs=pair)
+    check(name, bd.MuJoCo(), seed=1)
+
+
+@pytest.mark.parametrize("specialize", [True, False])
+def test_two_explicit_pairs_of_the_same_geoms_both_have_contacts(specialize):
+    pairs = """<pair geom1="ground" geom2="ball" condim="4" solref="0.03 1" friction="0.5 0.9 0.02 0.003 0.004"/>
+     <pair geom1="ball" geom2="ground" condim="1" solref="0.05 0.8"/>"""
+    name = BALL_AND_BOX.format(option="", flag="", ground="", ball="", pairs=pairs)
+    reference = mujoco_model(name, bd.MuJoCo())
+    q, v, u = visited(reference, COUNT, seed=1)
+    q_next, v_next, contacts = steps_of_mujoco(reference, q, v, u)
+    simulator = bd.Simulator(load(name), physics="mujoco", specialize=specialize)
+    path = simulator.rollout(bd.State(*tensors(q, v)), tensors(u)[0].unsqueeze(0))
+    assert np.abs(path.v[-1].numpy() - v_next).max() < TOLERANCE
+    assert np.abs(path.q[-1].numpy() - q_next).max() < TOLERANCE
+    assert contacts.max() > 2
+
+
 @pytest.mark.parametrize("cone", ["pyramidal", "elliptic"])
 def test_forces_are_those_of_mujoco(cone):
     """Of contacts, summed over bodies, and of limits and friction."""

@@ -168,11 +168,14 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         told: dict[str, Any] = {**info, **masks}
         if self.autoreset_mode is AutoresetMode.SAME_STEP and bool(self._ended.any()):
             final = self._ended
-            told |= {"final_obs": observation, "_final_obs": final, "final_info": dict(told), "_final_info": final}
+            last = {name: _only(final, x) for name, x in told.items()}
+            told = {name: _only(~final, x) for name, x in told.items()}
+            told |= {"final_obs": observation, "_final_obs": final, "final_info": last, "_final_info": final}
             self._start_anew(final.nonzero()[:, 0])
             observation = batch.observation()
             for name, x in self.task.start_info(batch.where()).items():
-                told[name] = torch.where(final.view(-1, *[1] * (x.ndim - 1)), x, told[name])
+                told[name] = torch.where(_rows(final, x), x, told[name])
+                told[f"_{name}"] = told[f"_{name}"] | final
         return observation, reward, terminated, truncated, {**told, "path": out.path}
 
     def detach(self) -> None:
@@ -216,6 +219,16 @@ class VectorEnv(gymnasium.vector.VectorEnv):
         self.batch.state = put(self.batch.where(), rows, new)
         self._steps, self._ended = self._steps.clone(), self._ended.clone()
         self._steps[rows], self._ended[rows] = 0, False
+
+
+def _rows(mask: Tensor, x: Tensor) -> Tensor:
+    """A mask [N] in a shape that selects rows of x [N, ...]."""
+    return mask.view(-1, *[1] * (x.ndim - 1))
+
+
+def _only(mask: Tensor, x: Tensor) -> Tensor:
+    """x [N, ...] in the environments of the mask [N]; zero, or False, in others."""
+    return x.masked_fill(_rows(~mask, x), 0)
 
 
 def _arrays(x: Any) -> Any:

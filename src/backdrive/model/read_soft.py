@@ -53,6 +53,7 @@ def apply_override(model: mujoco.MjModel) -> None:
         for name in ("solref", "solimp"):
             for kind in ("geom", "pair"):
                 getattr(model, f"{kind}_{name}")[:] = getattr(model.opt, f"o_{name}")
+        model.pair_solreffriction[:] = model.opt.o_solref
 
 
 def read_soft(model: mujoco.MjModel, sources: SoftSources) -> SoftParts:

@@ -209,8 +209,8 @@ def _tree(variant: Variant, special: Specialisation | None, a: dict[str, Any]) -
     if special is None or special.tables is None:
         counts = {name: a.pop(name) for name in CONSTRAINT_SIZES} | {"grounded": False}
     else:
-        counts = {"nshape": special.model.nshape, "npair": special.model.npair}
-        counts |= {name: getattr(special.tables, name) for name in ("nslot", "nsingle", "grounded")}
+        counts = {"nshape": special.model.nshape}
+        counts |= {name: getattr(special.tables, name) for name in ("npair", "nslot", "nsingle", "grounded")}
     tables = {"ints": a.pop("constraint_ints"), "floats": a.pop("constraint_floats")}
     constraints = Constraints(constraining, **counts, **tables, constants=array)
     if special is not None and special.tables is not None:

@@ -116,7 +116,7 @@ class Program:
             self._arrays += [tables.ints, floats]
             values |= {
                 "constraint_ints": tables.ints.ctypes.data, "constraint_floats": floats.ctypes.data,
-                "nshape": model.nshape, "npair": model.npair, "nslot": tables.nslot, "nsingle": tables.nsingle,
+                "nshape": model.nshape, "npair": tables.npair, "nslot": tables.nslot, "nsingle": tables.nsingle,
             }  # fmt: skip
         return values
 
@@ -157,7 +157,7 @@ class Program:
                 "Simulator(sparse=True, impacts=False)"
             )  # fmt: skip
             raise ValueError(
-                f"{self.model.npair:,} pairs of shapes may touch at {tables.nslot:,} places: the solver would "
+                f"{tables.npair:,} pairs of shapes may touch at {tables.nslot:,} places: the solver would "
                 f"need {size / 1e9:,.0f} GB (limit {MOST_MEMORY / 1e9:g} GB). Exclude pairs that never meet, {advice}"
             )
 

@@ -80,6 +80,11 @@ class ConstraintTables(NamedTuple):
     grounded: bool
     pairs: np.ndarray
 
+    @property
+    def npair(self) -> int:
+        """How many pairs may touch: more than the model has, if two shapes have several explicit pairs."""
+        return len(self.pairs)
+
 
 class SortedPairs(NamedTuple):
     """The pairs of a model in the order of a registry of kinds of pairs. shapes [npair, 2]; counts, slots: of every
@@ -112,7 +117,8 @@ def constraint_tables(model: Model, given: SortedPairs | None = None) -> Constra
     sizes = (model.nlink, model.nq, model.nu)
     counts = (model.nshape, model.nlimit, model.nfriction)
     widths = (SHAPE, PAIR, JOINT, JOINT, EQUALITY)
-    lengths = [w * n for w, n in zip(widths, (model.nshape, model.npair, *counts[1:], model.nequality), strict=True)]
+    records = (model.nshape, len(shape_pairs), *counts[1:], model.nequality)
+    lengths = [w * n for w, n in zip(widths, records, strict=True)]
     starts = len(HEAD) + len(groups) + np.cumsum([0, *lengths])
     chains = Chains(model, int(starts[-1]))
     links = model.shape_link.tolist()

@@ -30,6 +30,7 @@ from ..math.spatial import Vec
 from ..tree.poses import PLACE, Pose, pose_of
 from .broad_phase import RoundedBounds
 from .constants import SoftConstants
+from .impedance import mixed_adhesion
 from .settings import SoftSettings
 
 if TYPE_CHECKING:
@@ -43,14 +44,17 @@ def geom_pairs(model: Model) -> SortedPairs:
     kinds = [shape.shape.geom for shape in placed]
     order = [(k < len(placed) - len(model.statics), k) for k in range(len(placed))]
     numbers = {entry: k for k, (entry, _) in enumerate(ALL_PAIRS)}
-    found: list[list[tuple[int, int]]] = [[] for _ in ALL_PAIRS]
+    given = () if model.soft is None else model.soft.explicit
+    explicit_of: dict[frozenset[int], list[int]] = {}
+    for number, pair in enumerate(given, 1):
+        explicit_of.setdefault(frozenset(pair), []).append(number)
+    found: list[list[tuple[int, int, int]]] = [[] for _ in ALL_PAIRS]
     for pair in model.pairs.tolist():
         first, second = sorted(pair, key=lambda k: (kinds[k], order[k]))
-        found[numbers[kinds[first], kinds[second]]].append((second, first))
-    shapes = np.array([pair for pairs in found for pair in pairs], dtype=np.int64).reshape(-1, 2)
-    given = () if model.soft is None else model.soft.explicit
-    numbered = {frozenset(pair): k for k, pair in enumerate(given, 1)}
-    explicit = [numbered.get(frozenset(pair), 0) for pair in shapes.tolist()]
+        for number in explicit_of.get(frozenset(pair), [0]):
+            found[numbers[kinds[first], kinds[second]]].append((second, first, number))
+    table = np.array([pair for pairs in found for pair in pairs], dtype=np.int64).reshape(-1, 3)
+    shapes, explicit = table[:, :2], table[:, 2].tolist()
     counts, slots = [len(pairs) for pairs in found], [pair.slots for _, pair in ALL_PAIRS]
     on_planes = {second for second, first in shapes.tolist() if kinds[first] == GeomKind.PLANE}
     full = {k: tables for k in sorted(on_planes) if (tables := placed[k].shape.full_hull()) is not None}
@@ -131,8 +135,7 @@ def shapes_reach(settings: SoftSettings, a: Vec, b: Vec) -> Scalar:
     """`pair_reach` of a pair that is not explicit, from the SOFT_SHAPE records of its shapes."""
     reach = a[layout.MARGIN] + b[layout.MARGIN]
     if settings.adheres:
-        pulls = a[layout.ADHESION] + b[layout.ADHESION] > 0.0
-        reach = reach + select(pulls, a[layout.GAP] + b[layout.GAP], 0.0)
+        reach = reach + select(mixed_adhesion(a, b) > 0.0, a[layout.GAP] + b[layout.GAP], 0.0)
     return reach
 
 

@@ -146,9 +146,16 @@ def mixed(shapes: tuple[Vec, Vec], softs: tuple[Vec, Vec]) -> ContactMaterial:
     torsional, rolling = (ranked(a[k], b[k]) for k in (layout.TORSIONAL, layout.ROLLING))
     friction = [maximum(x, LEAST_FRICTION) for x in (sliding, sliding, torsional, rolling, rolling)]
     condim = ranked(a[layout.CONDIM], b[layout.CONDIM])
-    pulls = (a[layout.ADHESION], b[layout.ADHESION])
-    adhesion = select(first, pulls[0], select(second, pulls[1], pulls[0] + pulls[1]))
-    return ContactMaterial(tuple(soft), a[layout.MARGIN] + b[layout.MARGIN], condim, tuple(friction), adhesion)
+    margin = a[layout.MARGIN] + b[layout.MARGIN]
+    return ContactMaterial(tuple(soft), margin, condim, tuple(friction), mixed_adhesion(a, b))
+
+
+def mixed_adhesion(a: Vec, b: Vec) -> Scalar:
+    """The adhesion (N) of a contact, from the SOFT_SHAPE records of both shapes: that of the shape with the higher
+    priority, or the sum of both."""
+    first, second = a[layout.PRIORITY] > b[layout.PRIORITY], b[layout.PRIORITY] > a[layout.PRIORITY]
+    pull_a, pull_b = a[layout.ADHESION], b[layout.ADHESION]
+    return select(first, pull_a, select(second, pull_b, pull_a + pull_b))
 
 
 def _share(x: Scalar, y: Scalar) -> Scalar:
