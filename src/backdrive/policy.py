@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from .model import State, checks
 from .physics.policy import ELU, HEAD, LAYER, LINEAR, RELU, ROWS, TANH
-from .physics.shaped_policy import CLAMP
+from .physics.shaped_policy import CLAMP, EPSILON
 from .physics.tree.poses import POSE
 from .schema.state import NAMES, STATE
 
@@ -50,6 +50,9 @@ class MLP(nn.Module):
         noise itself is an argument of the rollout, and is added before tanh or the limits.
     normalize: observations x become (x - observation_mean) / observation_std, two buffers [sizes[0]] that are 0 and 1
         at first and stay as they are in a rollout. observation_clip: the largest magnitude of what results, None: any.
+    observation_limits: (low, high), numbers or [sizes[0]] each, to which observations are clipped before that.
+    layer_norm: whether the neurons of every hidden layer are shifted and scaled to mean 0 and variance 1 before their
+        activation, as by ``torch.nn.LayerNorm(n, elementwise_affine=False)``.
 
     Called, it is a plain torch module: observations [..., sizes[0]] (and noise [..., sizes[-1]]) to controls
     [..., sizes[-1]].
@@ -60,12 +63,15 @@ class MLP(nn.Module):
     observation_std: Tensor
     low: Tensor
     high: Tensor
+    observation_low: Tensor
+    observation_high: Tensor
 
     def __init__(
         self, sizes: Sequence[int], *, activation: str = "tanh", output: str = "linear", bias: bool = True,
         sensors: Sequence[Sensor] = NAMES, compiled: bool | str = "auto", dtype: torch.dtype = torch.float64,
         generator: torch.Generator | None = None, hold: int = 1, low: Limit | None = None, high: Limit | None = None,
         std: float | None = None, normalize: bool = False, observation_clip: float | None = None,
+        observation_limits: tuple[Limit, Limit] | None = None, layer_norm: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
         if len(sizes) < 2:
@@ -80,9 +86,10 @@ class MLP(nn.Module):
         sizes = tuple(checks.integer(n, "each of the sizes") for n in sizes)
         self.sizes, self.activation, self.output, self.bias = sizes, activation, output, bool(bias)
         self.sensors = tuple(tuple(sensor) if isinstance(sensor, list) else sensor for sensor in sensors)
-        self.compiled, self.hold = compiled, checks.integer(hold, "hold")
+        self.compiled, self.hold, self.layer_norm = compiled, checks.integer(hold, "hold"), bool(layer_norm)
         self._take_limits(low, high, dtype)
         self._take_observations(normalize, observation_clip, dtype)
+        self._take_observation_limits(observation_limits, dtype)
         self.log_std = None
         if std is not None:
             start = math.log(checks.number(std, "std", low=0.0, strict=True))
@@ -121,11 +128,26 @@ class MLP(nn.Module):
                 name, torch.full((self.sizes[0],), start, dtype=dtype), persistent=self.normalize
             )  # fmt: skip
 
+    def _take_observation_limits(self, limits: tuple[Limit, Limit] | None, dtype: torch.dtype) -> None:
+        self.observation_limited = limits is not None
+        ends = (-math.inf, math.inf) if limits is None else limits
+        for name, given in zip(("observation_low", "observation_high"), ends, strict=True):
+            limit = torch.as_tensor(given, dtype=dtype)
+            if limit.ndim > 1 or limit.numel() not in (1, self.sizes[0]) or bool(limit.isnan().any()):
+                raise ValueError(f"{name} must be a number, or one for each of the {self.sizes[0]} observations")
+            self.register_buffer(name, limit.expand(self.sizes[0]).clone(), persistent=False)
+        if not bool((self.observation_low < self.observation_high).all()):
+            raise ValueError("observation_limits must be (low, high), each low below its high")
+
+    @property
+    def observes_shaped(self) -> bool:
+        """Whether the first layer sees something else than the observations themselves."""
+        return self.normalize or self.observation_limited or self.observation_clip is not None
+
     @property
     def shaped(self) -> bool:
         """Whether there is more to it than layers: see `physics.shaped_policy`."""
-        observes = self.normalize or self.observation_clip is not None
-        return observes or self.hold > 1 or self.limited or self.log_std is not None
+        return self.observes_shaped or self.layer_norm or self.hold > 1 or self.limited or self.log_std is not None
 
     @property
     def linear(self) -> list[nn.Linear]:
@@ -151,7 +173,9 @@ class MLP(nn.Module):
         x = self.normalized(observations)
         *hidden, last = self.linear
         for layer in hidden:
-            x = TORCH_ACTIVATIONS[self.activation](layer(x))
+            y = layer(x)
+            y = nn.functional.layer_norm(y, y.shape[-1:], eps=EPSILON) if self.layer_norm else y
+            x = TORCH_ACTIVATIONS[self.activation](y)
         z = last(x)
         if noise is not None:
             z = z + (noise if self.log_std is None else self.log_std.exp() * noise)
@@ -162,13 +186,18 @@ class MLP(nn.Module):
 
     def normalized(self, observations: Tensor) -> Tensor:
         """The observations as the first layer sees them."""
-        x = (observations - self.observation_mean) / self.observation_std if self.normalize else observations
+        x = (
+            observations.clamp(self.observation_low, self.observation_high)
+            if self.observation_limited
+            else observations
+        )
+        x = (x - self.observation_mean) / self.observation_std if self.normalize else x
         return x if self.observation_clip is None else x.clamp(-self.observation_clip, self.observation_clip)
 
     def table_size(self, shaped: bool) -> int:
         """The number of numbers in `table`."""
         weights = sum((n + self.bias) * -(-m // ROWS) * ROWS for n, m in itertools.pairwise(self.sizes))
-        return weights + (3 * self.sizes[-1] + 2 * self.sizes[0] + 1 if shaped else 0)
+        return weights + (3 * self.sizes[-1] + 4 * self.sizes[0] if shaped else 0)
 
     def table(self, shaped: bool) -> Tensor:
         """The weights as kernels read them, flat and differentiable: for each layer [rows / ROWS, columns, ROWS], and
@@ -180,8 +209,10 @@ class MLP(nn.Module):
             parts.append(W.unflatten(0, (-1, ROWS)).transpose(1, 2).flatten())
         if shaped:
             std = torch.ones_like(self.low) if self.log_std is None else self.log_std.exp()
-            most = self.low.new_full((1,), math.inf if self.observation_clip is None else self.observation_clip)
-            parts += [std, self.low, self.high, self.observation_mean, 1.0 / self.observation_std, most]
+            most = math.inf if self.observation_clip is None else self.observation_clip
+            shift, scale = self.observation_mean, 1.0 / self.observation_std
+            ends = [((x - shift) * scale).clamp(-most, most) for x in (self.observation_low, self.observation_high)]
+            parts += [std, self.low, self.high, shift, scale, *ends]
         return torch.cat(parts)
 
     def extra_repr(self) -> str:
@@ -190,6 +221,7 @@ class MLP(nn.Module):
         named += [(name, getattr(self, name).tolist()) for name in ("low", "high") if self.limited]
         named += [("normalize", True)] if self.normalize else []
         named += [("observation_clip", self.observation_clip)] if self.observation_clip is not None else []
+        named += [("layer_norm", True)] if self.layer_norm else []
         return ", ".join([str(list(self.sizes)), *(f"{name}={value!r}" for name, value in named)])
 
 

@@ -22,7 +22,10 @@ OPTIONS = {
     "normal": {"normalize": True, "observation_clip": 1.5},
     "noise": {"std": 0.4},
     "all": {"hold": HOLD, "output": "tanh", "low": -0.9, "high": 0.7, "normalize": True, "observation_clip": 2.0,
-            "std": 0.4, "activation": "elu"},
+            "std": 0.4, "activation": "elu", "layer_norm": True, "observation_limits": (-0.4, math.inf)},
+    "layer norm": {"layer_norm": True, "activation": "elu"},
+    "layer norm without bias": {"layer_norm": True, "bias": False, "activation": "tanh", "hold": HOLD},
+    "observation limits": {"observation_limits": (-0.3, 0.5)},
     "relu": {"hold": HOLD, "activation": "relu", "bias": False, "std": 0.2},
 }  # fmt: skip
 
@@ -188,6 +191,8 @@ def test_bad_sensors(sensor):
         ({"hold": 0}, "hold"),
         ({"std": 0.0}, "std must be > 0"),
         ({"observation_clip": -1.0}, "observation_clip must be > 0"),
+        ({"observation_limits": (1.0, 0.0)}, "each low below its high"),
+        ({"observation_limits": ([0.0, 0.1], 1.0)}, "observation_low must be a number, or one for each"),
         ({"activation": "gelu"}, "activation must be one of"),
     ],
 )

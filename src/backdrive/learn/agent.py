@@ -8,16 +8,21 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import asdict, fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import nn
 
+from ..envs import Task
+from ..model import checks
 from ..progress import bar
 from ..threads import one_torch_thread
 from .budget import Budget
 from .curve import Curve
+from .networks import Actor, Normaliser, exported
+from .worlds import World
 
 RECENT = 64
 """Number of finished episodes over which the return of training is averaged."""
@@ -38,49 +43,85 @@ class Diverged(RuntimeError):
 class Agent(ABC):
     """A learning method with its networks, its environments and its random numbers.
 
-    A method implements `iterate`, `networks`, `name`, `settings`, `state_dict`, `load_state_dict` and `policy`.
-    steps: those of all environments so far. iterations: their number so far. seconds: spent in them. curve: one row per
-    iteration. returns: those of the last finished episodes.
+    task: a `backdrive.envs.Task` or its name. max_episode_steps: time limit; None: the one that is registered with the
+    name. threads: of the simulator; None: all cores. dtype: that of the simulator; networks are float32. options: of
+    the task, when it is given by name. settings: those of the method, fields of its `settings_type`.
+
+    A method implements `make` and `iterate`, and names in `parts` what has a state besides environments and random
+    numbers. steps: those of all environments so far. iterations: their number so far. seconds: spent in them. curve:
+    one row per iteration. returns: those of the last finished episodes.
     """
 
-    method: str
+    method: ClassVar[str]
+    settings_type: ClassVar[type]
+    parts: ClassVar[tuple[str, ...]]
+    """Attributes with a `state_dict`: networks and optimisers."""
+    actor: Actor
 
-    def __init__(self) -> None:
+    def __init__(
+        self, task: Task | str, *, num_envs: int = 64, seed: int = 0, max_episode_steps: int | None = None,
+        threads: int | None = None, dtype: torch.dtype | str = "float64", options: Mapping[str, Any] | None = None,
+        **settings: Any,
+    ) -> None:  # fmt: skip
         self.steps = self.iterations = 0
         self.seconds = 0.0
         self.curve = Curve()
         self.returns: deque[float] = deque(maxlen=RECENT)
+        known = [x.name for x in fields(self.settings_type)]
+        for name in settings:
+            if name not in known:
+                raise TypeError(checks.unknown(f"argument of {self.method}", name, known))
+        self.given: Any = self.settings_type(**settings)
+        self._made: dict[str, Any] = {
+            "num_envs": num_envs, "seed": seed, "max_episode_steps": max_episode_steps, "threads": threads,
+            "dtype": str(dtype).removeprefix("torch."), "options": dict(options or {}),
+        }  # fmt: skip
+        of_env = {"threads": threads, "dtype": dtype, **(options or {})}
+        self.world = World(task, num_envs, seed=seed, limit=max_episode_steps, settings=of_env)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.normaliser = Normaliser(self.world.observation.shape[-1])
+        self.normaliser.update(self.world.observation.detach())
+        self.normaliser.refresh()
+        self.make()
 
     # ------------------------------------------------------------------------------------------ what a method is
+
+    @abstractmethod
+    def make(self) -> None:
+        """Make networks and optimisers, by the settings `self.given`, with random numbers from `self.generator`."""
 
     @abstractmethod
     def iterate(self, spent: float) -> Mapping[str, float]:
         """One iteration, when the share `spent` (0 to 1) of the training is over. Returns the numbers of its row."""
 
-    @abstractmethod
     def networks(self) -> dict[str, nn.Module]:
-        """The networks by name."""
+        """The networks that learn, by their names in messages."""
+        return {"the actor": self.actor}
 
     @property
-    @abstractmethod
     def name(self) -> str:
         """The name of the task."""
+        return self.world.name
 
-    @abstractmethod
     def settings(self) -> dict[str, Any]:
         """The arguments from which this agent can be made again, apart from the task."""
+        return {**asdict(self.given), **self._made}
 
-    @abstractmethod
+    def policy(self) -> nn.Module:
+        """The mean action as modules of torch alone: observations [..., n] to actions [..., na], float32."""
+        return exported(self.normaliser, self.actor)
+
     def state_dict(self) -> dict[str, Any]:
         """All that decides how training goes on, apart from the counts: weights, optimisers, environments, random
         numbers. Nothing of it changes when training goes on."""
+        parts = {name: copied(getattr(self, name).state_dict()) for name in self.parts}
+        return {**parts, "world": self.world.state_dict(), "generator": self.generator.get_state()}
 
-    @abstractmethod
-    def load_state_dict(self, state: Mapping[str, Any]) -> None: ...
-
-    @abstractmethod
-    def policy(self) -> nn.Module:
-        """The mean action as modules of torch alone: observations [..., n] to actions [..., na], float32."""
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        for name in self.parts:
+            getattr(self, name).load_state_dict(copied(state[name]))
+        self.world.load_state_dict(state["world"])
+        self.generator.set_state(state["generator"])
 
     # ------------------------------------------------------------------------------------------ training
 

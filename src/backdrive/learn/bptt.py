@@ -7,19 +7,15 @@ return. There is no critic. It suits episodes that are short or smooth: along co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from ..envs import Task
 from ..model import checks
-from .agent import TAKEN_BACK, Agent, copied
+from .agent import TAKEN_BACK, Agent
 from .gradients import ClipCount, clipped, descend
-from .networks import ACTIVATIONS, Actor, Normaliser, exported
-from .worlds import World
+from .networks import ACTIVATIONS, Actor
 
 LEAST_RATE = 0.02
 """The share of the learning rate that is left at the end of a training."""
@@ -27,16 +23,15 @@ LEAST_RATE = 0.02
 
 @dataclass(frozen=True, kw_only=True)
 class BPTTSettings:
-    """length: steps of an episode; None: the task's time limit. truncate: no gradient goes back over more than this
-    many steps at a time; None: over the whole episode. clip: largest norm of the gradient of an environment's (q, v)
-    between two steps, in units of reward; None: no limit. discount: γ per step.
+    """truncate: no gradient goes back over more than this many steps at a time; None: over the whole episode. clip:
+    largest norm of the gradient of an environment's (q, v) between two steps, in units of reward; None: no limit.
+    discount: γ per step.
 
     noise: logarithm of the standard deviation of actions in training, before squashing; None: the mean action.
     learning_rate: at the start. largest_step: largest norm of the gradient of all weights. actor: numbers of neurons of
     the hidden layers.
     """
 
-    length: int | None = None
     truncate: int | None = None
     clip: float | None = None
     discount: float = 1.0
@@ -47,9 +42,8 @@ class BPTTSettings:
     activation: str = "elu"
 
     def __post_init__(self) -> None:
-        for name in ("length", "truncate"):
-            if getattr(self, name) is not None:
-                checks.integer(getattr(self, name), name)
+        if self.truncate is not None:
+            checks.integer(self.truncate, "truncate")
         for name in ("clip", "learning_rate", "largest_step"):
             if getattr(self, name) is not None:
                 checks.number(getattr(self, name), name, low=0.0, strict=True)
@@ -62,37 +56,22 @@ class BPTTSettings:
 class BPTT(Agent):
     """Backpropagation through time on a task, in `num_envs` environments at a time.
 
-    task, seed, threads, dtype, options: as in `SHAC`. settings: see `BPTTSettings`.
+    Arguments: as for every `Agent`; an episode has `max_episode_steps` steps. settings: see `BPTTSettings`.
     """
 
     method = "BPTT"
+    settings_type = BPTTSettings
+    parts = ("normaliser", "actor", "actor_step")
+    given: BPTTSettings
 
-    def __init__(
-        self, task: Task | str, *, num_envs: int = 64, seed: int = 0, threads: int | None = None,
-        dtype: torch.dtype | str = "float64", options: Mapping[str, Any] | None = None, **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        known = [x.name for x in fields(BPTTSettings)]
-        for name in settings:
-            if name not in known:
-                raise TypeError(checks.unknown("argument of BPTT", name, known))
-        self.given = given = BPTTSettings(**settings)
-        self._made = {
-            "num_envs": num_envs, "seed": seed, "threads": threads, "dtype": str(dtype).removeprefix("torch."),
-            "options": dict(options or {}),
-        }  # fmt: skip
-        of_env = {"threads": threads, "dtype": dtype, **(options or {})}
-        self.world = world = World(task, num_envs, seed=seed, limit=given.length, settings=of_env)
+    def make(self) -> None:
+        given, world = self.given, self.world
         if world.limit is None:
-            raise ValueError(f"task {world.name!r} has no time limit: give BPTT the length of an episode")
+            raise ValueError(f"task {world.name!r} has no time limit: give BPTT max_episode_steps")
         self.length = world.limit
-        self.generator = torch.Generator().manual_seed(seed)
-        n, na = world.observation.shape[-1], len(world.low)
-        self.normaliser = Normaliser(n)
-        self.normaliser.update(world.observation.detach())
-        self.normaliser.refresh()
+        sizes = (len(self.normaliser.mean), *given.actor, len(world.low))
         self.actor = Actor(
-            (n, *given.actor, na), world.low, world.high, activation=given.activation, log_std=given.noise or 0.0,
+            sizes, world.low, world.high, activation=given.activation, log_std=given.noise or 0.0,
             generator=self.generator,
         )  # fmt: skip
         self.actor.log_std.requires_grad_(False)
@@ -151,31 +130,3 @@ class BPTT(Agent):
                 f"the return of task {self.name!r} is {returns[i].item()} in {int(bad.sum())} of {len(returns)} "
                 f"environments, first in environment {i}; {TAKEN_BACK}"
             )
-
-    # ------------------------------------------------------------------------------------------ what an agent is
-
-    @property
-    def name(self) -> str:
-        return self.world.name
-
-    def networks(self) -> dict[str, nn.Module]:
-        return {"the actor": self.actor}
-
-    def policy(self) -> nn.Sequential:
-        return exported(self.normaliser, self.actor)
-
-    def settings(self) -> dict[str, Any]:
-        return {**asdict(self.given), **self._made}
-
-    def _parts(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in ("normaliser", "actor", "actor_step")}
-
-    def state_dict(self) -> dict[str, Any]:
-        parts = {name: copied(part.state_dict()) for name, part in self._parts().items()}
-        return {**parts, "world": self.world.state_dict(), "generator": self.generator.get_state()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, part in self._parts().items():
-            part.load_state_dict(copied(state[name]))
-        self.world.load_state_dict(state["world"])
-        self.generator.set_state(state["generator"])

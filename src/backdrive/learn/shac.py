@@ -10,18 +10,16 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from ..envs import Task
 from ..model import checks
-from .agent import TAKEN_BACK, Agent, Diverged, copied, largest
+from .agent import TAKEN_BACK, Agent, Diverged, largest
 from .gradients import ClipCount, clipped, descend
-from .networks import ACTIVATIONS, Actor, Critics, Normaliser, exported
-from .worlds import World
+from .networks import ACTIVATIONS, Actor, Critics
 
 LEAST_RATE = 0.02
 """The share of a learning rate that is left at the end of a training."""
@@ -84,35 +82,17 @@ class SHACSettings:
 class SHAC(Agent):
     """Short-horizon actor-critic on a task, in `num_envs` environments at a time.
 
-    task: a `backdrive.envs.Task` or its name. max_episode_steps: time limit; None: the one that is registered with the
-    name. threads: of the simulator; None: all cores. dtype: that of the simulator; networks are float32. options: of
-    the task, when it is given by name. settings: see `SHACSettings`.
+    Arguments: as for every `Agent`. settings: see `SHACSettings`.
     """
 
     method = "SHAC"
+    settings_type = SHACSettings
+    parts = ("normaliser", "actor", "critics", "target", "actor_step", "critic_step")
+    given: SHACSettings
 
-    def __init__(
-        self, task: Task | str, *, num_envs: int = 64, seed: int = 0, max_episode_steps: int | None = None,
-        threads: int | None = None, dtype: torch.dtype | str = "float64", options: Mapping[str, Any] | None = None,
-        **settings: Any,
-    ) -> None:  # fmt: skip
-        super().__init__()
-        known = [x.name for x in fields(SHACSettings)]
-        for name in settings:
-            if name not in known:
-                raise TypeError(checks.unknown("argument of SHAC", name, known))
-        self.given = given = SHACSettings(**settings)
-        self._made = {
-            "num_envs": num_envs, "seed": seed, "max_episode_steps": max_episode_steps, "threads": threads,
-            "dtype": str(dtype).removeprefix("torch."), "options": dict(options or {}),
-        }  # fmt: skip
-        of_env = {"threads": threads, "dtype": dtype, **(options or {})}
-        self.world = world = World(task, num_envs, seed=seed, limit=max_episode_steps, settings=of_env)
-        self.generator = torch.Generator().manual_seed(seed)
-        n, na = world.observation.shape[-1], len(world.low)
-        self.normaliser = Normaliser(n)
-        self.normaliser.update(world.observation.detach())
-        self.normaliser.refresh()
+    def make(self) -> None:
+        given, world = self.given, self.world
+        n, na = len(self.normaliser.mean), len(world.low)
         of_network: dict[str, Any] = {"activation": given.activation, "generator": self.generator}
         self.actor = Actor((n, *given.actor, na), world.low, world.high, log_std=given.log_std, **of_network)
         self.critics = Critics((n, *given.critic), given.critics, **of_network)
@@ -233,37 +213,14 @@ class SHAC(Agent):
 
     # ------------------------------------------------------------------------------------------ what an agent is
 
-    @property
-    def name(self) -> str:
-        return self.world.name
-
     def networks(self) -> dict[str, nn.Module]:
         return {"the actor": self.actor, "the critics": self.critics}
 
-    def policy(self) -> nn.Sequential:
-        return exported(self.normaliser, self.actor)
-
-    def settings(self) -> dict[str, Any]:
-        return {**asdict(self.given), **self._made}
-
-    def _parts(self) -> dict[str, Any]:
-        names = ("normaliser", "actor", "critics", "target", "actor_step", "critic_step")
-        return {name: getattr(self, name) for name in names}
-
     def state_dict(self) -> dict[str, Any]:
-        parts = {name: copied(part.state_dict()) for name, part in self._parts().items()}
-        return {
-            **parts,
-            "world": self.world.state_dict(),
-            "generator": self.generator.get_state(),
-            "largest_reward": self.largest_reward,
-        }
+        return {**super().state_dict(), "largest_reward": self.largest_reward}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for name, part in self._parts().items():
-            part.load_state_dict(copied(state[name]))
-        self.world.load_state_dict(state["world"])
-        self.generator.set_state(state["generator"])
+        super().load_state_dict(state)
         self.largest_reward = state["largest_reward"]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -69,9 +69,10 @@ class World:
         self.env.batch.state = state
         self.observation = self.task.observe(state)
 
-    def start(self) -> Tensor:
-        """Start all environments anew, together, and return their observations [N, n]."""
-        self.observation, _ = self.env.reset_torch()
+    def start(self, seeds: Sequence[int] | None = None) -> Tensor:
+        """Start all environments anew, together, and return their observations [N, n]. seeds: of their random numbers,
+        which otherwise go on."""
+        self.observation, _ = self.env.reset_torch(seed=seeds)
         self.returns, self.whole = torch.zeros_like(self.returns), torch.ones_like(self.whole)
         return self.observation
 

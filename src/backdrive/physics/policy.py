@@ -47,12 +47,14 @@ KEPT = 8  # steps whose neurons are kept before their part of W̄ is added: W̄ 
 class PolicyForm:
     """What a network does besides its layers: see `shaped_policy`.
 
-    squash: the code of its outputs. normalises: whether it shifts, scales and clips its observations. holds: whether
-    its controls last for several steps. noise: whether it gets any; noise_bar: whether its cotangent is wanted.
+    squash: the code of its outputs. normalises: whether it shifts, scales and clips its observations. layer_norm:
+    whether hidden layers are normalised before their activation. holds: whether its controls last for several steps.
+    noise: whether it gets any; noise_bar: whether its cotangent is wanted.
     """
 
     squash: int
     normalises: bool
+    layer_norm: bool
     holds: bool
     noise: bool
     noise_bar: bool
@@ -244,6 +246,7 @@ class PolicyNetwork:
                 for r, w in enumerate(W.get(j, ROWS)):
                     sums[r] = sums[r] + w * xj
             y.put(b, [sums[r] for r in range(ROWS)])
+        self._before_activation(l, y)
         for _ in when(layer.activation == TANH):
             for i in loop(blocks * ROWS):
                 y[i] = tanh(y[i])
@@ -254,6 +257,12 @@ class PolicyNetwork:
             for i in loop(blocks * ROWS):
                 half = tanh(0.5 * minimum(0.0, y[i]))
                 y[i] = select(y[i] > 0.0, y[i], 2.0 * half / (1.0 - half))  # exp(y) - 1
+
+    def _before_activation(self, l: Index, y: ScalarArray) -> None:
+        """What happens to y = W x of layer l before its activation, in its place: nothing here."""
+
+    def _before_activation_vjp(self, l: Index, y_bar: ScalarArray) -> None:
+        """The adjoint of `_before_activation`, in its place."""
 
     def vjp(self, t: Index, control_bar: ScalarArray, q: ScalarArray, v: ScalarArray, cotangents: Cotangents) -> None:
         assert self.rows.controls_bar is not None
@@ -313,6 +322,7 @@ class PolicyNetwork:
         for _ in when(layer.activation == ELU):
             for i in loop(blocks * ROWS):
                 y_bar[i] = select(y[i] > 0.0, y_bar[i], y_bar[i] * (1.0 + y[i]))
+        self._before_activation_vjp(l, y_bar)
         for b in loop(blocks):
             W, delta = self.tables.weights.at(layer.first_weight + b * n * ROWS), y_bar.get(b, ROWS)
             for j in loop(n):

@@ -1,8 +1,8 @@
 """Networks as reinforcement learning has them: observations are normalised, outputs take noise and have limits, and a
 control lasts for several steps.
 
-    x = clip(scale (o - shift), ± most)          of the observations o
-    y = the layers of x
+    x = clip(scale (o - shift), least, most)     of the observations o
+    y = the layers of x; with layer_norm, a hidden layer is σ(n), n = (W x - mean) / sqrt(variance + 1e-5)
     z = y + std noise
     u = z, or low + (high - low) (1 + tanh z) / 2, or clip(z, low, high)
 
@@ -15,23 +15,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..ir import Index, Scalar, ScalarArray, absolute, clip, loop, memory, select, tanh, when
+from ..ir import Index, Scalar, ScalarArray, carry, clip, loop, memory, select, sqrt, tanh, to_float, when
 from .math.arrays import copy, local, zero
 from .policy import TANH, NetworkTables, PolicyForm, PolicyNetwork, PolicyRows, PolicySignature
 from .tree.dynamics_adjoint import Cotangents
 from .tree.tree import Tree
 
 CLAMP = 4  # code of outputs clip(z, low, high), besides LINEAR and TANH
+EPSILON = 1e-5  # added to the variance of a layer's neurons, as in torch.nn.LayerNorm
 
 
 class Others(NamedTuple):
-    """The numbers after the weights of the layers: of controls [nu], of observations [n], and one."""
+    """The numbers after the weights of the layers: of controls [nu], and of observations [n]."""
 
     std: ScalarArray
     low: ScalarArray
     high: ScalarArray
     shift: ScalarArray
     scale: ScalarArray
+    least: ScalarArray
     most: ScalarArray
 
 
@@ -51,14 +53,20 @@ class ShapedNetwork(PolicyNetwork):
         self.nobserved = self._layer(0).columns - self.head.bias
         self.others = self._others(tables.weights)
         self.held, self.raw = memory(tree.nu), memory(tables.nneuron)  # (of which the first nobserved are used)
+        if self.form.layer_norm:
+            self.normal, self.inverse_std = (
+                memory(tables.nneuron),
+                memory(tables.nneuron),
+            )  # n by neuron, 1/std by layer
         if rows.controls_bar is not None:
             self.action_bar = memory(tree.nu)
             zero(tree.nu, self.action_bar)
 
     def _others(self, numbers: ScalarArray) -> Others:
         start, nu, n = self.head.others, self.tree.nu, self.nobserved
-        places = (start, start + nu, start + 2 * nu, start + 3 * nu, start + 3 * nu + n, start + 3 * nu + 2 * n)
-        return Others(*(numbers.at(place) for place in places))
+        of_controls = [start + k * nu for k in range(3)]
+        of_observations = [start + 3 * nu + k * n for k in range(4)]
+        return Others(*(numbers.at(place) for place in (*of_controls, *of_observations)))
 
     def _decides(self, t: Index) -> Iterable[object]:
         """Once, if there is a decision before step t."""
@@ -85,12 +93,53 @@ class ShapedNetwork(PolicyNetwork):
         neurons = self.neurons
         self._observe(number, q, v, neurons)
         if self.form.normalises:
-            x, most = neurons.at(self.head.bias), self.others.most[0]
+            x = neurons.at(self.head.bias)
             for k in loop(self.nobserved):
                 self.raw[k] = self.others.scale[k] * (x[k] - self.others.shift[k])
-                x[k] = clip(self.raw[k], -most, most)
+                x[k] = clip(self.raw[k], self.others.least[k], self.others.most[k])
         for l in loop(self.head.nlayer):
             self._forward(l, neurons)
+
+    def _hidden(self, l: Index) -> Iterable[object]:
+        """Once, if layer l is not the last."""
+        return when(l < self.head.nlayer - 1)
+
+    def _size(self, l: Index) -> Index:
+        """The number of neurons of hidden layer l, without their padding."""
+        return self._layer(l + 1).columns - self.head.bias
+
+    def _before_activation(self, l: Index, y: ScalarArray) -> None:
+        if not self.form.layer_norm:
+            return
+        for _ in self._hidden(l):
+            m, normal, sums = self._size(l), self.normal.at(self._layer(l).y), carry(2)
+            share = 1.0 / to_float(m)
+            sums[0] = sums[1] = 0.0
+            for i in loop(m):
+                sums[0] = sums[0] + y[i]
+            mean = share * sums[0]
+            for i in loop(m):
+                normal[i] = y[i] - mean
+                sums[1] = sums[1] + normal[i] * normal[i]
+            scale = 1.0 / sqrt(share * sums[1] + EPSILON)
+            self.inverse_std[l] = scale
+            for i in loop(m):
+                normal[i] = y[i] = scale * normal[i]
+
+    def _before_activation_vjp(self, l: Index, y_bar: ScalarArray) -> None:
+        """With n̄: ȳ = (n̄ - mean(n̄) - n mean(n n̄)) / std."""
+        if not self.form.layer_norm:
+            return
+        for _ in self._hidden(l):
+            m, normal, sums = self._size(l), self.normal.at(self._layer(l).y), carry(2)
+            share = 1.0 / to_float(m)
+            sums[0] = sums[1] = 0.0
+            for i in loop(m):
+                sums[0] = sums[0] + y_bar[i]
+                sums[1] = sums[1] + normal[i] * y_bar[i]
+            mean, slope, scale = share * sums[0], share * sums[1], self.inverse_std[l]
+            for i in loop(m):
+                y_bar[i] = scale * (y_bar[i] - mean - normal[i] * slope)
 
     def _squashed_from(self, number: Index) -> ScalarArray:
         """z [nu]"""
@@ -139,6 +188,7 @@ class ShapedNetwork(PolicyNetwork):
     def _observations_vjp(self, neurons_bar: ScalarArray) -> None:
         if not self.form.normalises:
             return
-        bar, most = neurons_bar.at(self.head.bias), self.others.most[0]
+        bar = neurons_bar.at(self.head.bias)
         for k in loop(self.nobserved):
-            bar[k] = select(absolute(self.raw[k]) <= most, self.others.scale[k] * bar[k], 0.0)
+            inside = (self.raw[k] >= self.others.least[k]) & (self.raw[k] <= self.others.most[k])
+            bar[k] = select(inside, self.others.scale[k] * bar[k], 0.0)

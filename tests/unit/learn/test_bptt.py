@@ -15,7 +15,7 @@ from . import weights
 
 
 def small(task="Pendulum", **given):
-    return learn.BPTT(task, **{"num_envs": 3, "length": 6, "actor": (8,), "threads": 1, **given})
+    return learn.BPTT(task, **{"num_envs": 3, "max_episode_steps": 6, "actor": (8,), "threads": 1, **given})
 
 
 def doubled(**given):
@@ -94,8 +94,8 @@ def test_bad_input_is_told():
         small(truncated=3)
     with pytest.raises(ValueError, match="truncate must be"):
         small(truncate=0)
-    with pytest.raises(ValueError, match="give BPTT the length"):
-        small(dataclasses.replace(find("Pendulum"), name="own"), length=None)
+    with pytest.raises(ValueError, match="give BPTT max_episode_steps"):
+        small(dataclasses.replace(find("Pendulum"), name="own"), max_episode_steps=None)
     spoilt = dataclasses.replace(find("Pendulum"), name="spoilt", reward=lambda b, a, c: {"x": c.q[:, 0] * torch.nan})
     agent = small(spoilt)
     before = weights(agent)

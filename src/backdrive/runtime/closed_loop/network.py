@@ -69,8 +69,8 @@ class Network:
 
     def _form(self, noise: bool, noise_bar: bool) -> PolicyForm:
         policy = self.policy
-        normalises = policy.normalize or policy.observation_clip is not None
-        return PolicyForm(OUTPUTS[policy.output], normalises, policy.hold > 1, noise, noise_bar)
+        squash, holds = OUTPUTS[policy.output], policy.hold > 1
+        return PolicyForm(squash, policy.observes_shaped, policy.layer_norm, holds, noise, noise_bar)
 
     def weights_bar(self, neurons: Tensor, neurons_bar: Tensor, noise: Tensor | None) -> Tensor:
         """The cotangent of the weights, from the neurons of all decisions [D, B, nneuron] and their cotangents."""
