@@ -52,7 +52,7 @@ class SHACSettings:
     """
 
     horizon: int = 16
-    clip: float | None = 500.0
+    clip: float | None = 30.0
     discount: float = 0.99
     trace: float = 0.95
     entropy: float = 0.0

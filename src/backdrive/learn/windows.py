@@ -143,7 +143,11 @@ class OneCall:
         policy.observation_std = self.normaliser.std
         start = world.env.state.detach()
         path, rewards, ended = self.rewards.rollout(
-            world.env.simulator, start, policy=policy, noise=noise, clip=UNLIMITED if clip is None else clip
+            world.env.simulator,
+            start,
+            policy=policy,
+            noise=noise,
+            clip=(UNLIMITED if clip is None else clip, world.places),
         )
         q, v = path.q[::hold], path.v[::hold]
         if not bool(torch.isfinite(path.last.v.sum())):

@@ -96,6 +96,10 @@ def test_gradients_of_states_are_clipped_for_each_environment():
     expected = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(q.grad, expected)
     assert (count.seen, count.clipped, count.not_finite) == (3, 1, 1)
+    q.grad = None
+    (clipped(State(q, v), 5.0, count, spared=1).q * slopes).sum().backward()
+    expected[1] = torch.tensor([30.0, 5.0])
+    torch.testing.assert_close(q.grad, expected)
 
 
 def test_the_limit_of_gradients_is_that_of_the_return_of_one_environment():
