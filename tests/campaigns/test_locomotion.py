@@ -60,6 +60,20 @@ def test_an_interrupted_part_goes_on(tmp_path, monkeypatch):
     assert f"{steps:,} steps" in goes_on and written["results"]["parts"][0]["steps"] > steps
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["sac", "ppo"])
+def test_other_methods_train_in_gymnasium_for_the_same_time(tmp_path, method):
+    pytest.importorskip("stable_baselines3")
+    written, (line,) = run(tmp_path, env="Hopper", seconds="2", method=method)
+    (part,) = written["results"]["parts"]
+    (row,) = written["results"]["table"]
+    assert f"Hopper-{method}-seed3-2s" in line and part["method"] == method and part["steps"] > 0
+    assert row["scores"] == [part["mujoco"]["mean"]] and row["seeds"] == [3]
+    assert {"locomotion.png", "Hopper.png"} <= set(written["files"])
+    again, (line,) = run(tmp_path, env="Hopper", seconds="2", method=method)
+    assert "kept" in line and again["results"]["parts"] == [part]
+
+
 def test_the_film_shows_the_motion_of_the_environment():
     from backdrive.envs import VectorEnv
 
@@ -76,6 +90,7 @@ def test_the_film_shows_the_motion_of_the_environment():
     ("options", "message"),
     [
         ({"env": "Ants"}, "unknown env 'Ants'; did you mean 'Ant'?"),
+        ({"method": "sack"}, "unknown method 'sack'; did you mean 'sac'?"),
         ({"seconds": "long"}, "--seconds must be a number > 0, got 'long'"),
         ({"seconds": "-1"}, "--seconds must be a number > 0"),
         ({"second": "1"}, "did you mean 'seconds'?"),

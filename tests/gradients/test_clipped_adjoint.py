@@ -58,7 +58,7 @@ def loss_of(q, v, controls, steps):
 
 @pytest.mark.parametrize("physics", SIMULATORS)
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("limit", [0.5, 8.0])
+@pytest.mark.parametrize("limit", [0.5, 8.0, (2.0, 1)])
 def test_gradient_is_that_of_a_loop_with_limited_states(physics, way, limit):
     sim, net = SIMULATORS[physics](), network(SIMULATORS[physics](), 3)
     state, u = start(BATCH), 0.5 * randn(STEPS, BATCH, sim.model.nu, seed=4)
@@ -83,7 +83,8 @@ def test_gradient_is_that_of_a_loop_with_limited_states(physics, way, limit):
     for mine, reference in zip(*found, strict=True):
         assert (mine - reference).abs().max() <= 1e-9 * reference.abs().max()
     assert bool(status.finite.all()) and status.norm.shape == (STEPS, BATCH)
-    assert torch.equal(status.clipped, status.norm > limit) and bool(status.clipped.any())
+    norm = limit[0] if isinstance(limit, tuple) else limit
+    assert torch.equal(status.clipped, status.norm > norm) and bool(status.clipped.any())
 
 
 def _ends(q, v, u):
@@ -142,6 +143,16 @@ def test_bad_limits_are_refused(bad):
     sim = hopping()
     with pytest.raises(ValueError, match="clip must be a positive number"):
         sim.rollout(start(2), steps=2, clip=bad)
+    with pytest.raises(ValueError, match="clip must be a positive number"):
+        sim.rollout(start(2), steps=2, clip=(bad, 1))
+
+
+def test_coordinates_that_are_not_there_cannot_be_spared():
+    sim = hopping()
+    with pytest.raises(ValueError, match="clip spares 100 coordinates, but q has"):
+        sim.rollout(start(2), steps=2, clip=(1.0, 100))
+    with pytest.raises(ValueError, match="the number of coordinates that it spares must be"):
+        sim.rollout(start(2), steps=2, clip=(1.0, -1))
 
 
 def test_without_clip_there_is_no_status():

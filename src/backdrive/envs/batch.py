@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,6 +44,8 @@ class Batch:
         self.simulator = Simulator(task.model, task.dt, dtype=dtype, threads=threads, **settings)
         self.sensors = None if task.sensors is None else task.sensors(self.simulator)
         self.state: State | Snapshot | None = None
+        self.between: Callable[[Any], Any] = _itself
+        """What every state passes through after a step, before rewards and observations: for bounds on gradients."""
         self._low, self._high = (torch.as_tensor(x, dtype=dtype) for x in (task.action_low, task.action_high))
 
     def spaces(self) -> tuple[spaces.Box, spaces.Box]:
@@ -102,7 +104,7 @@ class Batch:
             for x in (*begin, controls):
                 if x.requires_grad:  # Backward would compute 0 × NaN for these rows.
                     x.register_hook(lambda bar: torch.where(finite, bar, 0.0))
-        self.state = after
+        self.state = after = self.between(after)
         terms = dict(task.reward(before, action, after))
         reward = torch.stack(list(terms.values())).sum(0)
         info = dict(task.info(before, action, after))
@@ -120,6 +122,10 @@ class Batch:
             place = torch.nonzero(~torch.isfinite(tensor))[0].tolist()
             raise ValueError(f"action is not finite: {tensor[tuple(place)].item()} at {place}")
         return tensor.to(self.dtype).reshape(self.count, size)
+
+
+def _itself(state: Any) -> Any:
+    return state
 
 
 def checked_dtype(dtype: torch.dtype | str) -> torch.dtype:

@@ -52,7 +52,13 @@ class Snapshot(NamedTuple):
 
 
 class Sensors(Protocol):
-    """Quantities of a step that are no functions of the state after it, or that observation and reward share."""
+    """Quantities of a step that are no functions of the state after it, or that observation and reward share.
+
+    of_state: whether `at_start` tells of any state what `after` would tell, up to the last stage of a step: contact
+    forces, for example, it does not.
+    """
+
+    of_state: bool
 
     def at_start(self, state: State) -> Tensor:
         """At the start of an episode, [B, k]."""
@@ -136,15 +142,17 @@ class Task:
             raise NotImplementedError(
                 f"task {self.name!r}: its actions are not the controls, of which rewards are made"
             )
-        sensors = None if self.sensors is None else self.sensors(simulator)
-
-        def look(state: State) -> Any:
-            return state if sensors is None else Snapshot(*state, sensors.at_start(state))
+        look = self.looks(simulator)
 
         def reward(before: State, control: Tensor, after: State) -> Mapping[str, Tensor]:
             return self.reward(look(before), control, look(after))
 
         return Rewards(reward, lambda state: self.ends(look(state)))
+
+    def looks(self, simulator: Simulator) -> Callable[[State], Any]:
+        """A function from a state to what the task's functions get, with what sensors tell of a state alone."""
+        sensors = None if self.sensors is None else self.sensors(simulator)
+        return lambda state: state if sensors is None else Snapshot(*state, sensors.at_start(state))
 
     @property
     def fps(self) -> int:

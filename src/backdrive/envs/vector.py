@@ -178,6 +178,17 @@ class VectorEnv(gymnasium.vector.VectorEnv):
                 told[f"_{name}"] = told[f"_{name}"] | final
         return observation, reward, terminated, truncated, {**told, "path": out.path}
 
+    @property
+    def steps(self) -> Tensor:
+        """The number of steps since each running episode began, int [num_envs]."""
+        return self._steps
+
+    def take(self, state: State, steps: Tensor) -> None:
+        """Go on from the end of a motion that was computed elsewhere, such as by ``Task.rewards``. steps: the number of
+        steps since each episode began, int [num_envs]. Sensors see what they see at a reset."""
+        self.batch.start([], state)
+        self._steps, self._ended = steps.clone(), torch.zeros_like(self._ended)
+
     def detach(self) -> None:
         """Cut the graph: gradients flow back to the current states, and no farther."""
         self.batch.state = self.batch.where().detach()

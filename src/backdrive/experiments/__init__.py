@@ -101,10 +101,14 @@ _EXPERIMENTS = {
         ),
         Experiment(
             "locomotion",
-            "an Ant, a HalfCheetah, a Hopper or a Walker2d learns to run by the gradient, and runs in MuJoCo",
+            "a robot of Gymnasium, such as the Ant, learns to run by the gradient of the physics, and runs in MuJoCo",
             "Xu et al. 2022, short-horizon actor-critic; Gymnasium's environments",
             "locomotion",
-            options={"env": "Ant, HalfCheetah, Hopper or Walker2d", "seconds": "of training"},
+            options={
+                "env": "Ant, HalfCheetah, Hopper, Walker2d or Humanoid",
+                "seconds": "of training",
+                "method": "shac, or Stable-Baselines3's sac or ppo",
+            },
         ),
         Experiment(
             "policy-enhancement",

@@ -3,8 +3,9 @@
 An agent learns in the twin of one of Gymnasium's environments: the same physics, rewards and terminations. The last
 policy, not the best one, is evaluated in Gymnasium's own environment, over 20 episodes.
 
-A part is one environment, one seed and one time of training. Parts run on their own, and are kept: an interrupted one
-goes on where it was, a finished one is not run again, and the figure shows all parts in the folder.
+A part is one environment, one method, one seed and one time of training. Parts run on their own, and are kept: an
+interrupted one goes on where it was (of backdrive's own method), a finished one is not run again, and figures and table
+show all parts in the folder.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from ..learn import SHAC, Agent, Curve, Score, evaluate, widened
 from ..model import State, checks
 from ..threads import one_torch_thread
 from ..trajectory import Trajectory
+from . import baselines
 from .run import Run, WrongOption
 
 TELL_EVERY = 20.0
 """Seconds of training between two lines of text."""
 EPISODES, FILM_SECONDS = 20, 8.0
 QUICK_SECONDS, QUICK_EPISODES, QUICK_FILM = 20.0, 2, 1.0
+METHOD_COLORS = {"shac": "C0", "sac": "C1", "ppo": "C2"}
 
 
 @dataclass(frozen=True)
@@ -44,14 +47,16 @@ class Course:
     sees: int | None = None
 
 
+# Contact forces are neither observed nor punished in training: policies do not need them, their cost is small (0.04 a
+# step of the Ant at most), and without them a window is one call of a kernel.
+UNFELT = {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}
+UNSEEN = {f"include_{name}_in_observation": False for name in ("cinert", "cvel", "qfrc_actuator")}
 COURSES = {
-    # Without contact forces, which the policy does not need and whose cost is at most 0.04 a step: a third of the time.
-    "Ant": Course(
-        600.0, {"num_envs": 128}, {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}, sees=27
-    ),
-    "HalfCheetah": Course(600.0),
-    "Hopper": Course(300.0, {"learning_rate": 7e-4}),
-    "Walker2d": Course(600.0, {"learning_rate": 7e-4}),
+    "Ant": Course(600.0, {"num_envs": 128}, UNFELT, sees=27),
+    "HalfCheetah": Course(600.0, {"num_envs": 128, "clip": 500.0}),
+    "Hopper": Course(300.0, {"clip": 250.0, "learning_rate": 7e-4}),
+    "Walker2d": Course(600.0, {"clip": 500.0}),
+    "Humanoid": Course(2700.0, {"num_envs": 128, "clip": 250.0}, {**UNFELT, **UNSEEN}, sees=45),
 }
 
 
@@ -59,23 +64,31 @@ def run(run: Run) -> None:
     name = run.options.get("env", "Ant")
     if name not in COURSES:
         raise WrongOption(checks.unknown("env", name, COURSES))
+    method = run.options.get("method", "shac")
+    if method not in ("shac", *baselines.METHODS):
+        raise WrongOption(checks.unknown("method", method, ("shac", *baselines.METHODS)))
     course = COURSES[name]
     seconds = run.number("seconds", QUICK_SECONDS if run.quick else course.seconds)
-    part = Training(run, name, course, seconds)
+    part = Training(run, name, course, seconds, method)
     if part.finished():
         run.say(f"{part.name} is finished already, and kept: {part.file('json')}")
-    else:
+    elif method == "shac":
         part.score(part.train())
-    run.record(parts=parts(run.out))
+    else:
+        part.score_baseline()
+    found = parts(run.out)
+    run.record(parts=found, table=table(found))
     draw(run, name)
+    draw_all(run, found)
 
 
 class Training:
     """One environment, seed and time of training: its files, its training and its scores."""
 
-    def __init__(self, run: Run, env: str, course: Course, seconds: float) -> None:
-        self.run, self.env, self.course, self.seconds = run, env, course, seconds
-        self.name = f"{env}-seed{run.seed}-{seconds:g}s"
+    def __init__(self, run: Run, env: str, course: Course, seconds: float, method: str) -> None:
+        self.run, self.env, self.course, self.seconds, self.method = run, env, course, seconds, method
+        of_method = "" if method == "shac" else f"-{method}"
+        self.name = f"{env}{of_method}-seed{run.seed}-{seconds:g}s"
 
     def file(self, suffix: str) -> Path:
         return self.run.file(f"{self.name}.{suffix}")
@@ -118,18 +131,37 @@ class Training:
         with one_torch_thread():
             mujoco = evaluate(policy, f"{self.env}-v5", episodes=episodes)
             ours = evaluate(policy, VectorEnv(f"MuJoCo{self.env}", num_envs=episodes, max_episode_steps=1000))
-        result = {
-            "env": self.env, "seed": run.seed, "seconds": self.seconds, "steps": agent.steps,
-            "steps_per_second": agent.steps / agent.seconds, "mujoco": _numbers(mujoco), "backdrive": _numbers(ours),
-            "settings": agent.settings(), "curve": _thinned(agent.curve),
-        }  # fmt: skip
-        self.file("json").write_text(json.dumps(result) + "\n")
+        self.keep(
+            steps=agent.steps, steps_per_second=agent.steps / agent.seconds, mujoco=_numbers(mujoco),
+            backdrive=_numbers(ours), settings=agent.settings(), curve=_thinned(agent.curve),
+        )  # fmt: skip
         run.say(
             f"{self.name}, {agent.seconds:.0f} s of training, {agent.steps:,} steps: return {mujoco.mean:,.0f} ± "
             f"{mujoco.std:,.0f} in Gymnasium's {self.env}-v5, {ours.mean:,.0f} ± {ours.std:,.0f} in backdrive "
             f"({episodes} episodes)"
         )
         self.film(policy)
+
+    def score_baseline(self) -> None:
+        """Train and evaluate by Stable-Baselines3, in Gymnasium's environment, and write the score."""
+        run, total = self.run, round(self.seconds)
+        found = baselines.train(
+            self.method, f"{self.env}-v5", run.seed, self.seconds,
+            lambda now: run.advance(self.name, min(round(now), total), total),
+        )  # fmt: skip
+        mujoco = evaluate(found.policy, f"{self.env}-v5", episodes=QUICK_EPISODES if run.quick else EPISODES)
+        self.keep(
+            steps=found.steps, steps_per_second=found.steps / self.seconds, mujoco=_numbers(mujoco), curve=found.curve
+        )
+        run.say(
+            f"{self.name}, {found.steps:,} steps: return {mujoco.mean:,.0f} ± {mujoco.std:,.0f} in Gymnasium's "
+            f"{self.env}-v5 ({len(mujoco.returns)} episodes)"
+        )
+
+    def keep(self, **results: Any) -> None:
+        """Write the results of this part."""
+        what = {"env": self.env, "method": self.method, "seed": self.run.seed, "seconds": self.seconds}
+        self.file("json").write_text(json.dumps({**what, **results}) + "\n")
 
     def policy(self, agent: SHAC) -> nn.Module:
         """The policy for all of the environment's observations."""
@@ -179,15 +211,32 @@ def parts(folder: Path) -> list[dict[str, Any]]:
     return [{name: x for name, x in part.items() if name not in ("curve", "settings")} for part in found]
 
 
+def table(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """For each environment, method and time: the scores in MuJoCo of all seeds."""
+    groups: dict[tuple, list[dict[str, Any]]] = {}
+    for part in sorted(found, key=lambda x: (x["env"], x["method"], x["seconds"], x["seed"])):
+        groups.setdefault((part["env"], part["method"], part["seconds"]), []).append(part)
+    rows = []
+    for (env, method, seconds), group in groups.items():
+        scores = [part["mujoco"]["mean"] for part in group]
+        row = {"env": env, "method": method, "seconds": seconds, "seeds": [part["seed"] for part in group]}
+        steps = float(np.mean([part["steps"] for part in group]))
+        rows.append({**row, "scores": scores, "median": float(np.median(scores)), "steps": steps})
+    return rows
+
+
 def draw(run: Run, env: str) -> None:
     """Returns in training over seconds, and the score in MuJoCo at the end, of all seeds of an environment."""
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for k, file in enumerate(sorted(run.out.glob(f"{env}-seed*.json"))):
+    for k, file in enumerate(sorted(run.out.glob(f"{env}*-seed*.json"))):
         part = json.loads(file.read_text())
+        if part["env"] != env:
+            continue
         curve, color = part["curve"], f"C{k}"
-        axes.plot(curve["seconds"], curve.get("return", []), color=color, label=f"seed {part['seed']}, in training")
+        what = f"{part['method'].upper()}, seed {part['seed']}"
+        axes.plot(curve["seconds"], curve.get("return", []), color=color, label=f"{what}, in training")
         axes.errorbar(
             part["seconds"], part["mujoco"]["mean"], part["mujoco"]["std"], fmt="o", color=color, capsize=3,
             label=f"last policy in MuJoCo: {part['mujoco']['mean']:,.0f}",
@@ -196,3 +245,19 @@ def draw(run: Run, env: str) -> None:
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8)
     run.figure(env, figure)
+
+
+def draw_all(run: Run, found: list[dict[str, Any]]) -> None:
+    """The scores in MuJoCo of all parts, one column of points for each environment, method and time."""
+    import matplotlib.pyplot as plt
+
+    rows = table(found)
+    figure, axes = plt.subplots(figsize=(2.0 + 0.9 * len(rows), 4), layout="constrained")
+    for k, row in enumerate(rows):
+        axes.plot([k] * len(row["scores"]), row["scores"], "o", color=METHOD_COLORS[row["method"]], alpha=0.7)
+        axes.plot(k, row["median"], "_", color="black", markersize=18)
+    labels = [f"{row['env']}\n{row['method'].upper()}\n{row['seconds']:g} s" for row in rows]
+    axes.set_xticks(range(len(rows)), labels, fontsize=8)
+    axes.set(ylabel="return of the last policy in MuJoCo", title="each seed, and the median")
+    axes.grid(alpha=0.3, axis="y")
+    run.figure("locomotion", figure)

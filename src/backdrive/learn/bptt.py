@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..model import checks
 from .agent import TAKEN_BACK, Agent
-from .gradients import ClipCount, clipped, descend
+from .gradients import ClipCount, descend
 from .networks import ACTIVATIONS, Actor
 
 LEAST_RATE = 0.02
@@ -99,6 +99,7 @@ class BPTT(Agent):
         graph of the actor, and the observations [T, N, n]. What follows a termination counts no more."""
         world, given = self.world, self.given
         observation = world.start()
+        world.bound(given.clip, count)
         dtype = self.normaliser.mean.dtype
         total, plain = torch.zeros(2, world.count, dtype=dtype).unbind(0)
         weight, seen = torch.ones(world.count, dtype=dtype), []
@@ -107,7 +108,7 @@ class BPTT(Agent):
             noise = None
             if given.noise is not None:
                 noise = torch.randn(world.count, len(world.low), generator=self.generator)
-            step, _ = world.step(self.actor(self.normaliser(observation), noise))
+            step = world.step(self.actor(self.normaliser(observation), noise))
             reward = step.reward.to(dtype)
             total = total + torch.where(weight > 0.0, weight * reward, 0.0)
             plain = plain + torch.where(weight > 0.0, reward.detach(), 0.0)
@@ -116,9 +117,9 @@ class BPTT(Agent):
                 break
             if given.truncate is not None and (k + 1) % given.truncate == 0:
                 world.detach()
-            elif given.clip is not None:
-                world.state = clipped(world.state, given.clip, count)
             observation = world.observation
+        world.bound(None, count)
+        world.finished.clear()
         self.returns.extend(plain.tolist())
         return total, torch.stack(seen)
 

@@ -11,8 +11,12 @@ import torch
 from torch import Tensor, nn
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {"elu": nn.ELU, "silu": nn.SiLU, "tanh": nn.Tanh, "relu": nn.ReLU}
+SMALLEST_VARIANCE = 1e-5
+"""Added to the variance of observations, so that those that never change do not become large."""
 OUTLIER = 10.0
 """Normalised observations are clipped to ± this many standard deviations."""
+SATURATED = 1e-6
+"""Added to 1 - tanh², the derivative of the squashing, whose logarithm is in the entropy."""
 LOG_STD = (-5.0, 1.0)
 """Range of the logarithm of a policy's standard deviation, before squashing."""
 
@@ -48,6 +52,11 @@ class Normaliser(nn.Module):
         self.total_mean.add_(shift * (count / total))
         self.count.copy_(total)
 
+    @property
+    def std(self) -> Tensor:
+        """What a call divides by, [n]."""
+        return (self.var + SMALLEST_VARIANCE).sqrt()
+
     @torch.no_grad()
     def refresh(self) -> None:
         """Use what was counted."""
@@ -56,18 +65,22 @@ class Normaliser(nn.Module):
 
     def forward(self, observations: Tensor) -> Tensor:
         x = observations.to(self.mean.dtype)
-        return ((x - self.mean) * torch.rsqrt(self.var + 1e-5)).clamp(-OUTLIER, OUTLIER)
+        return ((x - self.mean) / self.std).clamp(-OUTLIER, OUTLIER)
 
 
-def layers(sizes: Sequence[int], activation: str, gain: float, generator: torch.Generator) -> nn.Sequential:
-    """Fully connected layers with layer normalisation; weights are orthogonal, those of the last layer times `gain`."""
+def layers(
+    sizes: Sequence[int], activation: str, gain: float, generator: torch.Generator, layer_norm: bool = True
+) -> nn.Sequential:
+    """Fully connected layers; weights are orthogonal, those of the last layer times `gain`. layer_norm: whether neurons
+    are normalised before their activation."""
     parts: list[nn.Module] = []
     for k, (n, m) in enumerate(itertools.pairwise(sizes)):
         last = k == len(sizes) - 2
         linear = nn.utils.skip_init(nn.Linear, n, m)  # Its own random weights would use torch's global generator.
         nn.init.orthogonal_(linear.weight, gain if last else math.sqrt(2.0), generator=generator)
         nn.init.zeros_(linear.bias)
-        parts += [linear] if last else [linear, nn.LayerNorm(m), ACTIVATIONS[activation]()]
+        normal = [nn.LayerNorm(m, elementwise_affine=False)] if layer_norm else []
+        parts += [linear] if last else [linear, *normal, ACTIVATIONS[activation]()]
     return nn.Sequential(*parts)
 
 
@@ -82,31 +95,34 @@ class Actor(nn.Module):
 
     def __init__(
         self, sizes: Sequence[int], low: Tensor, high: Tensor, *, activation: str, log_std: float,
-        generator: torch.Generator,
+        generator: torch.Generator, layer_norm: bool = True,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.mean = layers(sizes, activation, 0.1, generator)
+        self.sizes, self.activation, self.layer_norm = tuple(sizes), activation, layer_norm
+        self.mean = layers(sizes, activation, 0.1, generator, layer_norm)
         self.log_std = nn.Parameter(torch.full((sizes[-1],), float(log_std)))
         self.register_buffer("middle", ((low + high) / 2.0).float())
         self.register_buffer("reach", ((high - low) / 2.0).float())
 
     def forward(self, x: Tensor, noise: Tensor | None = None) -> Tensor:
         """Actions [..., na] for normalised observations x [..., n]; noise [..., na] (None: the mean action)."""
-        return self._squashed(self._unsquashed(x, noise))
-
-    def with_entropy(self, x: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
-        """Actions, and -log of their probability density on the range (-1, 1): a sample of the entropy, [...]."""
-        y = self._unsquashed(x, noise)
-        gaussian = 0.5 * noise.square() + self.log_std.clamp(*LOG_STD) + 0.5 * math.log(2.0 * math.pi)
-        squash = 2.0 * (math.log(2.0) - y - nn.functional.softplus(-2.0 * y))  # log of the derivative of tanh
-        return self._squashed(y), (gaussian + squash).sum(-1)
-
-    def _unsquashed(self, x: Tensor, noise: Tensor | None) -> Tensor:
         mean = self.mean(x)
-        return mean if noise is None else mean + self.log_std.clamp(*LOG_STD).exp() * noise
-
-    def _squashed(self, y: Tensor) -> Tensor:
+        y = mean if noise is None else mean + self.log_std.exp() * noise
         return self.middle + self.reach * y.tanh()
+
+    def entropy(self, actions: Tensor, noise: Tensor) -> Tensor:
+        """-log of the probability density of actions on the range (-1, 1), per action: a sample of the entropy, [...].
+
+        It is 0 for a density that is 1, and log 2 at most: that of the uniform distribution.
+        """
+        gaussian = 0.5 * noise.square() + self.log_std + 0.5 * math.log(2.0 * math.pi)
+        squashed = (actions - self.middle) / self.reach
+        return (gaussian + (1.0 - squashed.square() + SATURATED).log()).mean(-1)
+
+    @torch.no_grad()
+    def limit_std(self) -> None:
+        """Keep the standard deviation in its range."""
+        self.log_std.clamp_(*LOG_STD)
 
 
 class Critics(nn.Module):
@@ -133,7 +149,7 @@ def exported(normaliser: Normaliser, actor: Actor) -> nn.Sequential:
     size, actions = len(normaliser.mean), len(actor.middle)
     inputs, outputs = nn.Linear(size, size), nn.Linear(actions, actions)
     with torch.no_grad():
-        scale = torch.rsqrt(normaliser.var + 1e-5)
+        scale = 1.0 / normaliser.std
         inputs.weight.copy_(torch.diag(scale))
         inputs.bias.copy_(-normaliser.mean * scale)
         outputs.weight.copy_(torch.diag(actor.reach))

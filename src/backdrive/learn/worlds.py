@@ -10,6 +10,9 @@ import torch
 from torch import Tensor
 
 from ..envs import TASKS, TWINS, Task, VectorEnv
+from ..envs.task import Snapshot
+from ..model import State
+from .gradients import ClipCount, clipped
 
 
 class Step(NamedTuple):
@@ -32,7 +35,8 @@ class World:
     are started together.
 
     task: a task or its name. limit: steps after which an episode is truncated; None: as registered with the name.
-    settings: arguments of `VectorEnv`. returns: the sums of rewards of the running episodes so far, [N].
+    settings: arguments of `VectorEnv`. returns: the sums of rewards of the running episodes so far, [N]. finished: the
+    returns of episodes that ended, and had begun at their first step, since someone emptied this list.
     """
 
     def __init__(
@@ -46,8 +50,12 @@ class World:
         self.name = task if isinstance(task, str) else task.name
         self.observation, _ = self.env.reset_torch(seed=seed)
         self.returns = torch.zeros(count, dtype=torch.float64)
+        self.finished: list[float] = []
         self.whole = torch.ones(count, dtype=torch.bool)  # Whether the running episode began at its first step.
         self.low, self.high = (torch.from_numpy(x) for x in (self.task.action_low, self.task.action_high))
+        self.places = unseen(self.task, self.env.batch.where())
+        """The number of the first coordinates that nobody observes: the place of a robot, on which its motion does not
+        depend, and whose gradient does not grow."""
         if not (bool(torch.isfinite(self.low).all()) and bool(torch.isfinite(self.high).all())):
             raise ValueError(f"task {self.name!r} has actions without limits: set action_low and action_high")
         if limit is not None:
@@ -59,15 +67,11 @@ class World:
         self.env.load_state_dict({**self.env.state_dict(), "steps": begun})
         self.whole = begun == 0
 
-    @property
-    def state(self) -> Any:
-        """The current states, as the task's functions see them; may be set."""
-        return self.env.batch.where()
-
-    @state.setter
-    def state(self, state: Any) -> None:
-        self.env.batch.state = state
-        self.observation = self.task.observe(state)
+    def bound(self, limit: float | None, count: ClipCount) -> None:
+        """From now on, let the gradient of each environment's (q, v) after a step be at most this long, None: any. It
+        is the gradient of all that follows, the reward of the step included. The first `places` coordinates are
+        neither counted nor scaled."""
+        self.env.batch.between = (lambda x: x) if limit is None else lambda x: clipped(x, limit, count, self.places)
 
     def start(self, seeds: Sequence[int] | None = None) -> Tensor:
         """Start all environments anew, together, and return their observations [N, n]. seeds: of their random numbers,
@@ -82,19 +86,37 @@ class World:
         self.observation = self.observation.detach()
         return self.observation
 
-    def step(self, action: Tensor) -> tuple[Step, list[float]]:
-        """Step all environments; the returns of the episodes that ended and had begun at their first step."""
+    def step(self, action: Tensor) -> Step:
+        """Step all environments."""
         observation, reward, terminated, truncated, info = self.env.step_torch(action.to(self.env.batch.dtype))
         step = Step(observation, info.get("final_obs", observation), reward, terminated, truncated)
         self.observation = observation
-        self.returns += reward.detach()
-        finished: list[float] = []
-        if "final_obs" in info:
-            done = step.done
-            finished = self.returns[done & self.whole].tolist()
+        self._count(reward.detach(), step.done)
+        return step
+
+    def out_of_time(self, count: int) -> Tensor:
+        """Whether the time limit of the running episodes is over after each of the next steps, bool [count, N]."""
+        if self.limit is None:
+            return torch.zeros(count, self.count, dtype=torch.bool)
+        return torch.arange(1, count + 1).unsqueeze(1) + self.env.steps >= self.limit
+
+    def go_on(self, state: State, rewards: Tensor, done: Tensor) -> None:
+        """Go on from the end of a motion [H, N] that was computed elsewhere. done: where an episode ended, once in each
+        environment at most, which is then reset."""
+        self.env.take(state, self.env.steps + len(rewards))
+        over = done.any(0)
+        self._count(rewards.sum(0), over)
+        if bool(over.any()):
+            self.env.reset_torch(options={"reset_mask": over.numpy()})
+        self.observation = self.env.batch.observation()
+
+    def _count(self, reward: Tensor, done: Tensor) -> None:
+        """Add rewards to the returns, and keep in `finished` those of whole episodes that are done, [N] each."""
+        self.returns += reward
+        if bool(done.any()):
+            self.finished.extend(self.returns[done & self.whole].tolist())
             self.returns[done] = 0.0
             self.whole = self.whole | done
-        return step, finished
 
     def state_dict(self) -> dict[str, Any]:
         """All that decides what follows; the graph is not kept."""
@@ -109,3 +131,14 @@ class World:
         self.env.load_state_dict(saved["env"])
         self.observation = saved["observation"]
         self.returns, self.whole = saved["returns"].clone(), saved["whole"].clone()
+
+
+def unseen(task: Task, state: State | Snapshot) -> int:
+    """The number of the first elements of q that the observations of a state do not depend on."""
+    q = state.q.detach().requires_grad_()
+    seen = task.observe(state._replace(q=q))
+    if not seen.requires_grad:
+        return q.shape[-1]
+    slope = torch.autograd.grad(seen.sum(), q, allow_unused=True)[0]
+    depends = torch.zeros_like(q[0]) if slope is None else slope.abs().sum(0)
+    return int((depends != 0.0).long().argmax()) if bool((depends != 0.0).any()) else q.shape[-1]

@@ -9,26 +9,35 @@ from hypothesis import strategies as st
 
 from backdrive import learn
 from backdrive.learn.gradients import ClipCount, clipped
-from backdrive.learn.shac import ShortWindow
+from backdrive.learn.windows import ShortWindow
 from backdrive.model import State
 
 from . import small
 
 
-@pytest.mark.parametrize("terminal_value", [True, False])
-@pytest.mark.parametrize("task", ["Pendulum", "Hopper"])
-def test_the_gradient_of_the_objective_is_that_of_differences(task, terminal_value):
-    agent = small(task, clip=None, entropy=0.01, terminal_value=terminal_value, max_episode_steps=4)
+def doubled(task, **given):
+    agent = small(task, **given)
     for network in (agent.actor, agent.critics, agent.target, agent.normaliser):
         network.double()
-    saved = agent.state_dict()
+    return agent
+
+
+def objective_of(agent, window, noise):
+    entropy = agent.actor.entropy(window.actions, noise)
+    return agent.objective(window, window.rewards + agent.temperature * entropy)
+
+
+@pytest.mark.parametrize("terminal_value", [True, False])
+@pytest.mark.parametrize("task", ["Pendulum", "Hopper", "MuJoCoHopper"])
+def test_the_gradient_of_the_objective_is_that_of_differences(task, terminal_value):
+    agent = doubled(task, clip=None, entropy=0.01, terminal_value=terminal_value, max_episode_steps=4)
+    saved, noise = agent.state_dict(), agent.noise().double()
 
     def objective() -> torch.Tensor:
         agent.world.load_state_dict(saved["world"])
-        agent.generator.set_state(saved["generator"])
-        window = agent.window()
+        window = agent.window(noise)
         assert window.done[:-1].any()  # The window goes over ends of episodes.
-        return agent.objective(window)
+        return objective_of(agent, window, noise)
 
     objective().backward()
     random = torch.Generator().manual_seed(0)
@@ -43,17 +52,17 @@ def test_the_gradient_of_the_objective_is_that_of_differences(task, terminal_val
         assert float((x.grad * direction).sum()) == pytest.approx(difference, rel=1e-5, abs=1e-5)
 
 
-def window(rewards, done, terminated=None):
+def window(rewards, done):
     nothing = torch.zeros(*rewards.shape, 1)
-    ended = done if terminated is None else terminated
-    return ShortWindow(ClipCount(), nothing, nothing, rewards, nothing, ended, done)
+    everywhere = torch.ones_like(done)
+    return ShortWindow(everywhere, nothing, nothing, nothing, rewards, done, done, nothing, ClipCount)
 
 
 def test_targets_of_the_critic_are_td_lambda_returns():
     random = torch.Generator().manual_seed(0)
     rewards, values = torch.rand(4, 1, generator=random), torch.rand(4, 1, generator=random)
     done = torch.tensor([[False], [True], [False], [False]])
-    returns = window(rewards, done).returns(values, 0.9, 0.7)[:, 0]
+    returns = window(rewards, done).returns(rewards, values, 0.9, 0.7)[:, 0]
     r, v = rewards[:, 0], values[:, 0]
     expected = torch.zeros(4)
     expected[3] = r[3] + 0.9 * v[3]
@@ -69,9 +78,9 @@ def test_returns_of_one_step_and_of_whole_windows_are_the_ends_of_td_lambda(step
     random = torch.Generator().manual_seed(seed)
     rewards, values = (torch.randn(steps, 3, generator=random, dtype=torch.float64) for _ in range(2))
     seen = window(rewards, torch.rand(steps, 3, generator=random) < 0.3)
-    torch.testing.assert_close(seen.returns(values, discount, 0.0), rewards + discount * values)
+    torch.testing.assert_close(seen.returns(rewards, values, discount, 0.0), rewards + discount * values)
     # With λ = 1 the return of the first step is the window's objective up to the first end.
-    whole, weights, ends = seen.returns(values, discount, 1.0), seen.weights(discount), seen.ends()
+    whole, weights, ends = seen.returns(rewards, values, discount, 1.0), seen.weights(discount), seen.ends()
     for i in range(3):
         last = int(ends[:, i].nonzero()[0])
         total = (weights * rewards)[: last + 1, i].sum() + discount * weights[last, i] * values[last, i]
@@ -87,27 +96,31 @@ def test_gradients_of_states_are_clipped_for_each_environment():
     expected = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(q.grad, expected)
     assert (count.seen, count.clipped, count.not_finite) == (3, 1, 1)
+    q.grad = None
+    (clipped(State(q, v), 5.0, count, spared=1).q * slopes).sum().backward()
+    expected[1] = torch.tensor([30.0, 5.0])
+    torch.testing.assert_close(q.grad, expected)
 
 
 def test_the_limit_of_gradients_is_that_of_the_return_of_one_environment():
     shares = []
     for num_envs in (4, 64):
         agent = small("Hopper", num_envs=num_envs, clip=10.0)
-        window = agent.window()
-        agent._improve_actor(window)
-        shares.append(window.count.share)
+        window = agent.window(agent.noise())
+        shares.append(agent._improve_actor(window, window.rewards)[1].share)
     assert min(shares) > 0.8  # Of a mean over environments, none would be that large.
 
 
 def test_clipping_changes_no_motion_and_is_counted():
-    agents = [small("Hopper", clip=clip) for clip in (None, 1e-3)]
-    windows = [agent.window() for agent in agents]
-    assert torch.equal(windows[0].rewards, windows[1].rewards)
-    assert torch.equal(windows[0].finals, windows[1].finals)
-    norms = [agent._improve_actor(window) for agent, window in zip(agents, windows)]
-    assert norms[0] != norms[1]
-    assert (windows[0].count.seen, windows[1].count.seen) == (0, 4 * 4)
-    assert windows[1].count.share == 1.0
+    for one_call in (True, False):
+        agents = [small("Hopper", clip=clip, one_call=one_call) for clip in (None, 1e-3)]
+        windows = [agent.window(agent.noise()) for agent in agents]
+        assert torch.equal(windows[0].rewards, windows[1].rewards)
+        assert torch.equal(windows[0].finals, windows[1].finals)
+        slopes, clips = zip(*(a._improve_actor(w, w.rewards) for a, w in zip(agents, windows)))
+        assert slopes[0] != slopes[1]
+        assert clips[0].clipped == 0
+        assert (clips[1].seen, clips[1].share) == (5 * 4, 1.0)
 
 
 @pytest.mark.slow

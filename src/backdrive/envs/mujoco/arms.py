@@ -20,6 +20,8 @@ from .data import LastEvaluation
 class Positions:
     """Sensors of the positions of some bodies, 3 numbers each, of the last evaluation."""
 
+    of_state = True
+
     def __init__(self, simulator: Simulator, *bodies: str) -> None:
         self._at, self._bodies = LastEvaluation(simulator), bodies
 

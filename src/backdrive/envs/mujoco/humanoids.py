@@ -96,6 +96,7 @@ class HumanoidSensors:
 
     def __init__(self, simulator: Simulator, given: Observed) -> None:
         self._given, self._at = given, LastEvaluation(simulator)
+        self.of_state = not (given.feels or given.include_qfrc_actuator_in_observation)
         self._inertias, self._model = Inertias(simulator.model), simulator.model
         self._tendons = fixed_tendons(simulator.model, given.xml_file)
 

@@ -39,6 +39,8 @@ def inverted_pendulum(
 class PoleSensors:
     """x and z of the tip, and the constraint force on the cart, of the last evaluation."""
 
+    of_state = False
+
     def __init__(self, simulator: Simulator) -> None:
         self._at = LastEvaluation(simulator)
 

@@ -187,7 +187,7 @@ class AntSensors:
     """Position of the main body along x and y [2], clipped contact wrenches [6 nbody], of the last evaluation."""
 
     def __init__(self, simulator: Simulator, given: Ant) -> None:
-        self._given, self._at = given, LastEvaluation(simulator)
+        self._given, self._at, self.of_state = given, LastEvaluation(simulator), not given.feels
         self._inertias, self._size = Inertias(simulator.model), 6 * len(simulator.model.bodies)
         bodies, main = simulator.model.bodies, given.main_body
         if isinstance(main, str) and main not in bodies:
