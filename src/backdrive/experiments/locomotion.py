@@ -26,7 +26,7 @@ from ..learn import SHAC, Agent, Curve, Score, evaluate, widened
 from ..model import State, checks
 from ..threads import one_torch_thread
 from ..trajectory import Trajectory
-from . import baselines
+from .baselines import timed
 from .run import Run, WrongOption
 
 TELL_EVERY = 20.0
@@ -65,8 +65,8 @@ def run(run: Run) -> None:
     if name not in COURSES:
         raise WrongOption(checks.unknown("env", name, COURSES))
     method = run.options.get("method", "shac")
-    if method not in ("shac", *baselines.METHODS):
-        raise WrongOption(checks.unknown("method", method, ("shac", *baselines.METHODS)))
+    if method not in ("shac", *timed.METHODS):
+        raise WrongOption(checks.unknown("method", method, ("shac", *timed.METHODS)))
     course = COURSES[name]
     seconds = run.number("seconds", QUICK_SECONDS if run.quick else course.seconds)
     part = Training(run, name, course, seconds, method)
@@ -145,7 +145,7 @@ class Training:
     def score_baseline(self) -> None:
         """Train and evaluate by Stable-Baselines3, in Gymnasium's environment, and write the score."""
         run, total = self.run, round(self.seconds)
-        found = baselines.train(
+        found = timed.train(
             self.method, f"{self.env}-v5", run.seed, self.seconds,
             lambda now: run.advance(self.name, min(round(now), total), total),
         )  # fmt: skip
