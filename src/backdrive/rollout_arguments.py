@@ -26,7 +26,7 @@ class RolloutArguments(NamedTuple):
     adjoint: Checkpoint | Truncated | None = None
     policy: Policy | None = None
     inputs: Tensor | None = None
-    clip: float | tuple[float, int] | None = None
+    clip: float | None = None
     noise: Tensor | None = None
 
 
@@ -60,14 +60,10 @@ def rollout_clip(call: Call, given: RolloutArguments, steps: int) -> Clip | None
     """How the backward pass is clipped, None if it is not."""
     if given.clip is None:
         return None
-    norm, spared = given.clip if isinstance(given.clip, tuple) else (given.clip, 0)
-    norm = checks.in_range(norm, "clip", "a positive number, the largest norm of (q̄, v̄)", lambda x: x > 0.0)
-    spared = checks.integer(spared, "clip: the number of coordinates that it spares", 0)
-    if spared > (nq := call.program.state_sizes[0]):
-        raise ValueError(f"clip spares {spared} coordinates, but q has {nq}")
+    limit = checks.in_range(given.clip, "clip", "a positive number, the largest norm of (q̄, v̄)", lambda x: x > 0.0)
     if call.program.sparse is not None:
         raise NotImplementedError("rollout(clip=...) of one big world (sparse=True) is not possible")
     if transformed() or traced():
         raise NotImplementedError("rollout(clip=...) is not possible in torch.func or torch.compile: use backward()")
     every = given.policy.hold if isinstance(given.policy, MLP) else 1
-    return Clip.of((norm, spared), every, steps, call.batch, call.program.dtype)
+    return Clip.of(limit, every, steps, call.batch, call.program.dtype)

@@ -199,7 +199,7 @@ class Simulator(nn.Module):
         self, state: State, controls: Tensor | None = None, *, steps: int | None = None,
         wrenches: Tensor | None = None, parameters: Mapping[str, Tensor] | None = None,
         adjoint: Checkpoint | Truncated | None = None, policy: Policy | None = None, inputs: Tensor | None = None,
-        clip: float | tuple[float, int] | None = None, noise: Tensor | None = None,
+        clip: float | None = None, noise: Tensor | None = None,
     ) -> Trajectory:  # fmt: skip
         """Many steps, with all their states.
 
@@ -214,12 +214,10 @@ class Simulator(nn.Module):
         `MLP` besides its sensors; noise: [T, B, nu] or [T, nu], for its controls. If it holds its controls, these two
         have a row for each of its decisions.
 
-        clip: in the backward pass, the derivative of the loss with respect to (q, v) of each environment after every
-        step is scaled down to a norm of at most this, and is zero where it is not finite (gradients of parameters stay
+        clip: in the backward pass, the derivative of the loss with respect to (q, v) of each environment between steps
+        is scaled down to a norm of at most this, and is zero where it is not finite (gradients of parameters stay
         as they are); with an `MLP` that holds its controls, it is scaled at its decisions only.
-        With a pair (norm, k), the first k elements of q are neither counted nor scaled: the place of a robot, say, on
-        which its motion does not depend. ``Trajectory.adjoint_status`` tells how much was clipped. See
-        docs/gradients.md.
+        ``Trajectory.adjoint_status`` tells how much was clipped. See docs/gradients.md.
         """
         others = (steps, wrenches, parameters, adjoint, policy, inputs, clip, noise)
         usual = isinstance(state, State) and all(x is None for x in others)

@@ -154,7 +154,8 @@ class Trajectory:
         if not clip.done:
             raise RuntimeError("how the backward pass went is known after it: call backward() on a loss first")
         norm, lost = (clip.norms.squeeze(1) if self.q.ndim == 2 else clip.norms).to(self.q.device).unbind(-1)
-        at = torch.arange(1, len(norm) + 1, device=norm.device).view(-1, *[1] * (norm.ndim - 1)) % clip.every == 0
+        between = torch.tensor([clip.between(t) for t in range(len(norm))], device=norm.device)
+        at = between.view(-1, *[1] * (norm.ndim - 1))
         finite = torch.isfinite(norm)
         return AdjointStatus(norm, (norm > clip.limit) & at & finite, finite & (lost < 0.5))
 

@@ -42,20 +42,16 @@ def start(batch: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> bd.S
 
 
 class Limited(torch.autograd.Function):
-    """(q, v) as they are; the norm of their derivatives together is at most `limit`, and zero where not finite. limit:
-    may be a pair (norm, k), which spares the first k elements of q."""
+    """(q, v) as they are; the norm of their derivatives together is at most `limit`, and zero where not finite."""
 
     @staticmethod
-    def forward(ctx, limit: float | tuple[float, int], q: Tensor, v: Tensor):
-        ctx.limit, ctx.spared = limit if isinstance(limit, tuple) else (limit, 0)
-        ctx.nq = q.shape[-1]
+    def forward(ctx, limit: float, q: Tensor, v: Tensor):
+        ctx.limit, ctx.nq = limit, q.shape[-1]
         return q.clone(), v.clone()
 
     @staticmethod
     def backward(ctx, q_bar: Tensor, v_bar: Tensor):
         bar = torch.cat([q_bar, v_bar], -1)
-        norm = bar[..., ctx.spared :].norm(dim=-1, keepdim=True)
-        scale = (ctx.limit / norm).clamp(max=1.0).repeat_interleave(bar.shape[-1], -1)
-        scale[..., : ctx.spared] = 1.0
-        bar = torch.where(torch.isfinite(norm), bar * scale, 0.0)
+        norm = bar.norm(dim=-1, keepdim=True)
+        bar = torch.where(torch.isfinite(norm), bar * (ctx.limit / norm).clamp(max=1.0), 0.0)
         return None, bar[..., : ctx.nq], bar[..., ctx.nq :]

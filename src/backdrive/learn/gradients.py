@@ -25,23 +25,22 @@ class ClipCount:
 
 class _Clip(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, q: Tensor, v: Tensor, limit: float, spared: int, count: ClipCount) -> tuple[Tensor, Tensor]:
-        ctx.limit, ctx.spared, ctx.count = limit, spared, count
+    def forward(ctx: Any, q: Tensor, v: Tensor, limit: float, count: ClipCount) -> tuple[Tensor, Tensor]:
+        ctx.limit, ctx.count = limit, count
         return q.view_as(q), v.view_as(v)
 
     @staticmethod
     def backward(ctx: Any, q_bar: Tensor, v_bar: Tensor) -> tuple[Tensor | None, ...]:
         count = ctx.count
-        place, rest = q_bar[:, : ctx.spared], q_bar[:, ctx.spared :]
-        size = torch.cat([rest, v_bar], -1).norm(dim=-1, keepdim=True)
+        size = torch.cat([q_bar, v_bar], -1).norm(dim=-1, keepdim=True)
         factor = ctx.limit / size.clamp(min=ctx.limit)
         count.seen += len(size)
         count.clipped += int((size > ctx.limit).sum())
-        finite = torch.isfinite(size) & torch.isfinite(place).all(-1, keepdim=True)
+        finite = torch.isfinite(size)
         if not bool(finite.all()):
             count.not_finite += int((~finite).sum())
-            place, rest, v_bar, factor = (torch.where(finite, x, 0.0) for x in (place, rest, v_bar, factor))
-        return torch.cat([place, rest * factor], -1), v_bar * factor, None, None, None
+            q_bar, v_bar, factor = (torch.where(finite, x, 0.0) for x in (q_bar, v_bar, factor))
+        return q_bar * factor, v_bar * factor, None, None
 
 
 def descend(
@@ -60,11 +59,10 @@ def descend(
     return norm
 
 
-def clipped(state: Any, limit: float, count: ClipCount, spared: int = 0) -> Any:
+def clipped(state: Any, limit: float, count: ClipCount) -> Any:
     """The same state; backwards, the gradient of (q, v) of each environment is scaled to a norm of at most `limit`.
 
-    A gradient that is not finite becomes 0. state: a `State`, or a snapshot with q, v and more, [N, ...]. spared: the
-    number of the first elements of q whose gradient is neither counted nor scaled.
+    A gradient that is not finite becomes 0. state: a `State`, or a snapshot with q, v and more, [N, ...].
     """
-    q, v = _Clip.apply(state.q, state.v, limit, spared, count)
+    q, v = _Clip.apply(state.q, state.v, limit, count)
     return state._replace(q=q, v=v)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -69,19 +69,23 @@ class Normaliser(nn.Module):
 
 
 def layers(
-    sizes: Sequence[int], activation: str, gain: float, generator: torch.Generator, layer_norm: bool = True
+    sizes: Sequence[int], activation: str, gain: float, generator: torch.Generator, normal: Callable[[int], nn.Module]
 ) -> nn.Sequential:
-    """Fully connected layers; weights are orthogonal, those of the last layer times `gain`. layer_norm: whether neurons
-    are normalised before their activation."""
+    """Fully connected layers; weights are orthogonal, those of the last layer times `gain`. normal: makes what `n`
+    neurons go through before their activation."""
     parts: list[nn.Module] = []
     for k, (n, m) in enumerate(itertools.pairwise(sizes)):
         last = k == len(sizes) - 2
         linear = nn.utils.skip_init(nn.Linear, n, m)  # Its own random weights would use torch's global generator.
         nn.init.orthogonal_(linear.weight, gain if last else math.sqrt(2.0), generator=generator)
         nn.init.zeros_(linear.bias)
-        normal = [nn.LayerNorm(m, elementwise_affine=False)] if layer_norm else []
-        parts += [linear] if last else [linear, *normal, ACTIVATIONS[activation]()]
+        parts += [linear] if last else [linear, normal(m), ACTIVATIONS[activation]()]
     return nn.Sequential(*parts)
+
+
+def plain_norm(count: int) -> nn.LayerNorm:
+    """Neurons to mean 0 and variance 1, and nothing else: as kernels do it."""
+    return nn.LayerNorm(count, elementwise_affine=False)
 
 
 class Actor(nn.Module):
@@ -99,7 +103,7 @@ class Actor(nn.Module):
     ) -> None:  # fmt: skip
         super().__init__()
         self.sizes, self.activation, self.layer_norm = tuple(sizes), activation, layer_norm
-        self.mean = layers(sizes, activation, 0.1, generator, layer_norm)
+        self.mean = layers(sizes, activation, 0.1, generator, plain_norm if layer_norm else nn.Identity)
         self.log_std = nn.Parameter(torch.full((sizes[-1],), float(log_std)))
         self.register_buffer("middle", ((low + high) / 2.0).float())
         self.register_buffer("reach", ((high - low) / 2.0).float())
@@ -130,7 +134,7 @@ class Critics(nn.Module):
 
     def __init__(self, sizes: Sequence[int], count: int, *, activation: str, generator: torch.Generator) -> None:
         super().__init__()
-        self.each = nn.ModuleList(layers((*sizes, 1), activation, 1.0, generator) for _ in range(count))
+        self.each = nn.ModuleList(layers((*sizes, 1), activation, 1.0, generator, nn.LayerNorm) for _ in range(count))
 
     def forward(self, x: Tensor) -> Tensor:
         """Values [...] of normalised observations x [..., n]."""

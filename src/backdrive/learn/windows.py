@@ -79,14 +79,15 @@ def stepped(world: World, actor: Actor, normaliser: Normaliser, noise: Tensor, c
     clips, rows = ClipCount(), []
     world.detach()
     world.bound(clip, clips)
-    for pushed in noise:
+    for h, pushed in enumerate(noise):
+        if h == len(noise) - 1:
+            world.bound(None, clips)  # The last state is not between steps.
         observation = world.observation
         action = actor(normaliser(observation), pushed)
         step = world.step(action)
         rows.append(
             (observation.detach(), step.final, action, step.reward.to(action.dtype), step.terminated, step.done)
         )
-    world.bound(None, clips)
     observations, finals, actions, rewards, terminated, done = (torch.stack(column) for column in zip(*rows))
     ends = done.clone()
     ends[-1] = True
@@ -143,11 +144,7 @@ class OneCall:
         policy.observation_std = self.normaliser.std
         start = world.env.state.detach()
         path, rewards, ended = self.rewards.rollout(
-            world.env.simulator,
-            start,
-            policy=policy,
-            noise=noise,
-            clip=(UNLIMITED if clip is None else clip, world.places),
+            world.env.simulator, start, policy=policy, noise=noise, clip=UNLIMITED if clip is None else clip
         )
         q, v = path.q[::hold], path.v[::hold]
         if not bool(torch.isfinite(path.last.v.sum())):
@@ -195,7 +192,8 @@ def _finite(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 def _clips(path: Trajectory, hold: int) -> ClipCount:
     """What the backward pass clipped, at the states between decisions."""
     status = path.adjoint_status
-    return ClipCount(status.norm.numel() // hold, int(status.clipped.sum()), int((~status.finite).sum()))
+    seen = (len(status.norm) // hold - 1) * status.norm.shape[1]
+    return ClipCount(seen, int(status.clipped.sum()), int((~status.finite).sum()))
 
 
 def selected(observe: Callable[[State], Tensor], nq: int, nv: int, dtype: torch.dtype) -> Selected | None:

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor
 
 from ..envs import TASKS, TWINS, Task, VectorEnv
-from ..envs.task import Snapshot
 from ..model import State
 from .gradients import ClipCount, clipped
 
@@ -53,9 +52,6 @@ class World:
         self.finished: list[float] = []
         self.whole = torch.ones(count, dtype=torch.bool)  # Whether the running episode began at its first step.
         self.low, self.high = (torch.from_numpy(x) for x in (self.task.action_low, self.task.action_high))
-        self.places = unseen(self.task, self.env.batch.where())
-        """The number of the first coordinates that nobody observes: the place of a robot, on which its motion does not
-        depend, and whose gradient does not grow."""
         if not (bool(torch.isfinite(self.low).all()) and bool(torch.isfinite(self.high).all())):
             raise ValueError(f"task {self.name!r} has actions without limits: set action_low and action_high")
         if limit is not None:
@@ -69,9 +65,8 @@ class World:
 
     def bound(self, limit: float | None, count: ClipCount) -> None:
         """From now on, let the gradient of each environment's (q, v) after a step be at most this long, None: any. It
-        is the gradient of all that follows, the reward of the step included. The first `places` coordinates are
-        neither counted nor scaled."""
-        self.env.batch.between = (lambda x: x) if limit is None else lambda x: clipped(x, limit, count, self.places)
+        is the gradient of all that follows, the reward of the step included."""
+        self.env.batch.between = (lambda x: x) if limit is None else lambda x: clipped(x, limit, count)
 
     def start(self, seeds: Sequence[int] | None = None) -> Tensor:
         """Start all environments anew, together, and return their observations [N, n]. seeds: of their random numbers,
@@ -131,14 +126,3 @@ class World:
         self.env.load_state_dict(saved["env"])
         self.observation = saved["observation"]
         self.returns, self.whole = saved["returns"].clone(), saved["whole"].clone()
-
-
-def unseen(task: Task, state: State | Snapshot) -> int:
-    """The number of the first elements of q that the observations of a state do not depend on."""
-    q = state.q.detach().requires_grad_()
-    seen = task.observe(state._replace(q=q))
-    if not seen.requires_grad:
-        return q.shape[-1]
-    slope = torch.autograd.grad(seen.sum(), q, allow_unused=True)[0]
-    depends = torch.zeros_like(q[0]) if slope is None else slope.abs().sum(0)
-    return int((depends != 0.0).long().argmax()) if bool((depends != 0.0).any()) else q.shape[-1]

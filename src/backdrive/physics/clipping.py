@@ -19,36 +19,37 @@ SMALLEST = 1e-30  # of a norm, so that the inverse of it is finite
 
 @dataclass(frozen=True)
 class Clipping:
-    """norm: the largest of a cotangent (q̄, v̄). every: it is limited at states whose number is a multiple of this.
-    spared: number of the first elements of q̄ that are neither counted nor scaled. norms [T, NORMS]: rows of the caller,
-    which tell what was done."""
+    """norm: the largest of a cotangent (q̄, v̄). every: it is limited at states whose number is a multiple of this. norms
+    [T, NORMS]: rows of the caller, which tell what was done."""
 
     norm: Scalar
     every: Index
-    spared: Index
     norms: TimedArray
 
-    def limit(self, tree: Tree, t: Index, bar: StateArrays) -> None:
-        """Scale the cotangent of the state after step t down to the largest norm; one that is not finite is dropped."""
-        q, *others = zip(bar, StateArrays.sizes(tree), strict=True)
-        arrays = [(*q, self.spared), *((x, n, 0) for x, n in others)]
+    def limit(self, tree: Tree, t: Index, steps: Index, bar: StateArrays) -> None:
+        """Scale the cotangent of the state after step t down to the largest norm; one that is not finite is dropped.
+
+        That of the last state, after `steps` steps, is not scaled: it has not come back over any step.
+        """
+        arrays = list(zip(bar, StateArrays.sizes(tree), strict=True))
         largest, total = workspace(1), workspace(1)
         largest[0], total[0] = SMALLEST, 0.0
-        for x, n, first in arrays:
+        for x, n in arrays:
             for k in loop(n):
-                largest[0] = maximum(largest[0], select(k < first, 0.0, absolute(x[k])))
+                largest[0] = maximum(largest[0], absolute(x[k]))
         inverse = 1.0 / largest[0]
-        for x, n, first in arrays:
+        for x, n in arrays:
             for k in loop(n):
-                part = select(k < first, 0.0, inverse * x[k])
+                part = inverse * x[k]
                 total[0] = total[0] + part * part
         norm = largest[0] * sqrt(total[0])
         self.norms.row(t)[0] = norm
         limited = select(norm > self.norm, self.norm / norm, 1.0)
-        scale, fine = select((t + 1) % self.every == 0, limited, 1.0), is_finite(norm)
-        for x, n, first in arrays:
+        between = ((t + 1) % self.every == 0) & (t + 1 < steps)
+        scale, fine = select(between, limited, 1.0), is_finite(norm)
+        for x, n in arrays:
             for k in loop(n):
-                x[k] = select(fine, select(k < first, 1.0, scale) * x[k], 0.0)
+                x[k] = select(fine, scale * x[k], 0.0)
 
     def drop(
         self, tree: Tree, t: Index, bar: StateArrays, controls_bar: ScalarArray, wrenches_bar: ScalarArray | None

@@ -152,7 +152,7 @@ def make_kernel(variant: Variant, special: Specialisation | None = None) -> Kern
             call(tree, **a)
             return
         source = _control_source(variant, tree, a)
-        a["clipping"] = Clipping(*map(a.pop, ("clip", "clip_every", "clip_spared", "norms"))) if variant.clips else None
+        a["clipping"] = Clipping(*map(a.pop, ("clip", "clip_every", "norms"))) if variant.clips else None
         ctx = StepContext(with_bodies(tree), variant.scheme or Scheme(SemiImplicitEuler()), a.pop("h"))
         call(ctx, source, _gather(rows, a))
 
@@ -175,7 +175,7 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
     if signature.integrates:
         arguments.append(Number("h"))
     if variant.clips:
-        arguments += [Number("clip"), Integer("clip_every"), Integer("clip_spared")]
+        arguments += [Number("clip"), Integer("clip_every")]
     varies = special is not None and special.varying is not None and special.varying.any()
     if special is None or variant.constraining or varies:
         arguments.append(Rows("constants") if variant.batched else Table("constants"))

@@ -61,7 +61,7 @@ def rollout_adjoint(ctx: StepContext, source: ControlSource, rows: RolloutAdjoin
         source.prefetch_adjoint(t)
         sweep.cut(t + 1, rows.steps, rows.truncate)
         rows.path_bar.row(t).add_to(ctx.tree, sweep.state_bar)
-        sweep.limit(t)
+        sweep.limit(t, rows.steps)
         sweep.step(t, rows.path.row(t), solution=at_time(rows.solution, t))
     sweep.finish(rows.start_bar)
 
@@ -101,7 +101,7 @@ def checkpoint_adjoint(ctx: StepContext, source: ControlSource, rows: Checkpoint
             sweep.cut(t + 1, rows.steps, rows.truncate)
             for _ in when(t + 1 == end):
                 rows.path_bar.row(s).add_to(tree, sweep.state_bar)
-            sweep.limit(t)
+            sweep.limit(t, rows.steps)
             sweep.step(t, states.number(tree, t - start), solution=solution(t - start))
     sweep.finish(rows.start_bar)
 
@@ -129,10 +129,10 @@ class BackwardSweep:
         for _ in when((number % truncate == 0) & (number < steps)):
             self.state_bar.clear(self.tree)
 
-    def limit(self, t: Index) -> None:
-        """Limit the cotangent of the state after step t."""
+    def limit(self, t: Index, steps: Index) -> None:
+        """Limit the cotangent of the state after step t of a rollout of some steps."""
         if self.rows.clipping is not None:
-            self.rows.clipping.limit(self.tree, t, self.state_bar)
+            self.rows.clipping.limit(self.tree, t, steps, self.state_bar)
 
     def step(
         self, t: Index, start: StateArrays, forces_bar: ScalarArray | None = None, solution: ScalarArray | None = None

@@ -96,10 +96,6 @@ def test_gradients_of_states_are_clipped_for_each_environment():
     expected = torch.tensor([[1.0, 0.0], [3.0, 4.0], [0.0, 0.0]], dtype=torch.float64)
     torch.testing.assert_close(q.grad, expected)
     assert (count.seen, count.clipped, count.not_finite) == (3, 1, 1)
-    q.grad = None
-    (clipped(State(q, v), 5.0, count, spared=1).q * slopes).sum().backward()
-    expected[1] = torch.tensor([30.0, 5.0])
-    torch.testing.assert_close(q.grad, expected)
 
 
 def test_the_limit_of_gradients_is_that_of_the_return_of_one_environment():
@@ -120,7 +116,7 @@ def test_clipping_changes_no_motion_and_is_counted():
         slopes, clips = zip(*(a._improve_actor(w, w.rewards) for a, w in zip(agents, windows)))
         assert slopes[0] != slopes[1]
         assert clips[0].clipped == 0
-        assert (clips[1].seen, clips[1].share) == (5 * 4, 1.0)
+        assert (clips[1].seen, clips[1].share) == (4 * 4, 1.0)
 
 
 @pytest.mark.slow
