@@ -119,7 +119,6 @@ class BPTT(Agent):
                 world.detach()
             observation = world.observation
         world.bound(None, count)
-        world.finished.clear()
         self.returns.extend(plain.tolist())
         return total, torch.stack(seen)
 

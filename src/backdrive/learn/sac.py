@@ -194,8 +194,8 @@ class SAC(Agent):
         enhanced = given.enhance == "samples"
         with torch.set_grad_enabled(enhanced):
             action.requires_grad_(enhanced)
-            step, finished = world.step(self.middle + self.reach * action.flatten(0, 1))
-        self.returns.extend(finished)
+            step = world.step(self.middle + self.reach * action.flatten(0, 1))
+        self.returns.extend(world.finished())
         reward = step.reward.float().view(seeds, envs, 1)
         self._check_rewards(reward.detach())
         going = (~step.terminated).float().view(seeds, envs, 1)

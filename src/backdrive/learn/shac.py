@@ -159,8 +159,7 @@ class SHAC(Agent):
             window = self.one_call.window(noise, self.given.clip)
         else:
             window = stepped(self.world, self.actor, self.normaliser, noise, self.given.clip)
-        self.returns.extend(self.world.finished)
-        self.world.finished.clear()
+        self.returns.extend(self.world.finished())
         return window
 
     def objective(self, window: ShortWindow, rewards: Tensor) -> Tensor:

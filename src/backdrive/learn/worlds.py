@@ -34,8 +34,7 @@ class World:
     are started together.
 
     task: a task or its name. limit: steps after which an episode is truncated; None: as registered with the name.
-    settings: arguments of `VectorEnv`. returns: the sums of rewards of the running episodes so far, [N]. finished: the
-    returns of episodes that ended, and had begun at their first step, since someone emptied this list.
+    settings: arguments of `VectorEnv`. returns: the sums of rewards of the running episodes so far, [N].
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class World:
         self.name = task if isinstance(task, str) else task.name
         self.observation, _ = self.env.reset_torch(seed=seed)
         self.returns = torch.zeros(count, dtype=torch.float64)
-        self.finished: list[float] = []
+        self._finished: list[float] = []
         self.whole = torch.ones(count, dtype=torch.bool)  # Whether the running episode began at its first step.
         self.low, self.high = (torch.from_numpy(x) for x in (self.task.action_low, self.task.action_high))
         if not (bool(torch.isfinite(self.low).all()) and bool(torch.isfinite(self.high).all())):
@@ -63,6 +62,11 @@ class World:
         self.env.load_state_dict({**self.env.state_dict(), "steps": begun})
         self.whole = begun == 0
 
+    @property
+    def state(self) -> Any:
+        """The current states, as the task's functions see them."""
+        return self.env.batch.where()
+
     def bound(self, limit: float | None, count: ClipCount) -> None:
         """From now on, let the gradient of each environment's (q, v) after a step be at most this long, None: any. It
         is the gradient of all that follows, the reward of the step included."""
@@ -73,6 +77,7 @@ class World:
         which otherwise go on."""
         self.observation, _ = self.env.reset_torch(seed=seeds)
         self.returns, self.whole = torch.zeros_like(self.returns), torch.ones_like(self.whole)
+        self._finished = []
         return self.observation
 
     def detach(self) -> Tensor:
@@ -105,11 +110,16 @@ class World:
             self.env.reset_torch(options={"reset_mask": over.numpy()})
         self.observation = self.env.batch.observation()
 
+    def finished(self) -> list[float]:
+        """The returns of the episodes that ended since the last call, and had begun at their first step."""
+        found, self._finished = self._finished, []
+        return found
+
     def _count(self, reward: Tensor, done: Tensor) -> None:
-        """Add rewards to the returns, and keep in `finished` those of whole episodes that are done, [N] each."""
+        """Add rewards to the returns, and keep those of whole episodes that are done, [N] each."""
         self.returns += reward
         if bool(done.any()):
-            self.finished.extend(self.returns[done & self.whole].tolist())
+            self._finished.extend(self.returns[done & self.whole].tolist())
             self.returns[done] = 0.0
             self.whole = self.whole | done
 
@@ -126,3 +136,4 @@ class World:
         self.env.load_state_dict(saved["env"])
         self.observation = saved["observation"]
         self.returns, self.whole = saved["returns"].clone(), saved["whole"].clone()
+        self._finished = []
