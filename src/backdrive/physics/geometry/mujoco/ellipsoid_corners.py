@@ -39,7 +39,7 @@ SUPPORTED = 1e-9
 """A component of a unit vector below this has either sign."""
 
 LEANING = [(1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (1.0, 3.0, 1.0), (1.0, 1.0, 3.0)]
-"""Components of directions in which searches on edges and corners start."""
+"""Along the axes of a box: components of directions in which searches on edges and corners start."""
 
 
 class Best:
@@ -127,6 +127,7 @@ def search_box(ellipsoid: Solid, box: Solid, margin: Scalar) -> Vec:
         for sign, a in zip(signs, axes, strict=True):
             n = along(n, a, sign)
         best.offer(signs, n, gap(n))
+
     def offer(signs: Vec, feature: Gap, starts: list[Vec]) -> None:
         n = feature.maximum(feature.best([_supported(box, start, signs) for start in starts]))
         best.offer(signs, n, select(_supports(box, signs, n), gap(n), -FAR))
@@ -135,19 +136,19 @@ def search_box(ellipsoid: Solid, box: Solid, margin: Scalar) -> Vec:
     for k in rolled(len(EDGES)):
         edge = table.get(k, 3)
         u, to_edge = _along_edge(box, edge), _to_feature(box, d, edge)
-        starts = [across(_outward(ellipsoid, to_edge), u), *(across(x, u) for x in _directions(box, LEANING))]
+        starts = [across(_outward(ellipsoid, to_edge), u), *(across(x, u) for x in _leaning(box))]
         offer(edge, Gap((ellipsoid,), to_edge, u), starts)
     table = _table(CORNERS)
     for k in rolled(len(CORNERS)):
         corner = table.get(k, 3)
         to_corner = _to_feature(box, d, corner)
-        offer(corner, Gap((ellipsoid,), to_corner), [_outward(ellipsoid, to_corner), *_directions(box, LEANING)])
+        offer(corner, Gap((ellipsoid,), to_corner), [_outward(ellipsoid, to_corner), *_leaning(box)])
     return best.features
 
 
-def _directions(box: Solid, components: list[tuple[float, ...]]) -> list[Vec]:
-    """Unit vectors with these components along the axes of a box."""
-    return [normalised(rotate(box.axes, x)) for x in components]
+def _leaning(box: Solid) -> list[Vec]:
+    """The directions of LEANING in the world."""
+    return [normalised(rotate(box.axes, components)) for components in LEANING]
 
 
 def _supported(box: Solid, n: Vec, signs: Vec) -> Vec:
