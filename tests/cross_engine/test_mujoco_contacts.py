@@ -73,6 +73,24 @@ def test_pairs_for_which_mujoco_iterates(kinds, seed):
     assert disagreements(kinds, cases, (1e-8, 1e-4, 1e-3, 1e-3)) == []
 
 
+@pytest.mark.parametrize("kinds", [(ELLIPSOID, BOX), (ELLIPSOID, CYLINDER)], ids=name)
+@given(seed=SEEDS)
+@settings(max_examples=5)
+def test_ellipsoids_that_penetrate_deeply(kinds, seed):
+    """They have a contact wherever MuJoCo has one, in nearly all cases at its distance: the least way out."""
+    rng = np.random.default_rng(seed)
+    cases = [random_pair(kinds, rng, generic=True) for _ in range(4 * PER_EXAMPLE)]
+    touching, same = 0, 0
+    for case, mine in zip(cases, compiled_contacts(kinds, cases), strict=True):
+        theirs, margin = native(kinds).contacts(*case), case[2]
+        if len(theirs.dist) and theirs.dist[0] < margin - 1e-6:
+            touching += 1
+            assert len(mine.dist) == 1
+            same += abs(mine.dist[0] - theirs.dist[0]) < 1e-6
+    assert touching > PER_EXAMPLE
+    assert same >= 0.98 * touching
+
+
 @pytest.mark.parametrize("kinds", [(CAPSULE, CYLINDER), (CYLINDER, CYLINDER), (CYLINDER, BOX)], ids=name)
 @given(seed=SEEDS)
 @settings(max_examples=10)

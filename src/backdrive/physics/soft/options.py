@@ -25,11 +25,10 @@ class MuJoCo:
     """MuJoCo's physics: soft constraints, as ``Simulator(model, physics="mujoco")`` has them. None: as in the file.
 
     Contacts are where MuJoCo has them: the same points, distances, frames and number for planes, spheres, capsules,
-    boxes, and cylinders with planes and spheres; within the tolerance of its iterations for ellipsoids with all of
-    these, and for cylinders with capsules and each other, unless they lie flat. Meshes touch planes at the vertices of
-    the same face; of a face with more than four, MuJoCo may choose others. The contact points of cylinders with boxes,
-    of cylinders that lie flat on each other, and of meshes with anything but planes are those of rigid physics: with
-    cylinders and ellipsoids as polyhedra, steps in which these touch differ from MuJoCo's.
+    boxes, and cylinders with planes and spheres; within the tolerance of MuJoCo's iterations for ellipsoids, and for
+    cylinders with capsules, boxes and each other. Where more than four corners of a cap are candidates, MuJoCo may
+    choose others; so it may among the vertices of a mesh's face that lies on a plane. Meshes touch anything but planes
+    as in rigid physics: steps in which they do differ from MuJoCo's.
 
     integrator: "euler", "rk4", "implicit" or "implicitfast". cone: "pyramidal" or "elliptic".
     impratio: ratio of frictional to normal impedance of elliptic cones. iterations: most steps of Newton's method

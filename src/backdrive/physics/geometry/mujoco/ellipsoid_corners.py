@@ -6,8 +6,10 @@ functions of both solids in h. Those of a box and of a cylinder have kinks, betw
     box          a corner: n is free; an edge: n is orthogonal to it; a face: n is its normal
     cylinder     a rim, a flat ellipsoid: n is free; the side: n is orthogonal to the axis; a cap: n is the axis
 
-The maximum of the gap of every feature is found, as if the others were not there; the one at which the gap of the whole
-solids is greatest is their maximum. One more Newton step on its feature makes it exact, and differentiable. MuJoCo's
+The maximum of the gap of every feature is found, as if the others were not there. It counts if the feature is the
+support of the solid for that n; the greatest one is the maximum of the whole solids. Of solids that penetrate deeply
+the gap of a feature has several maxima, so each search starts where the gap is greatest of some n that the feature
+supports. One more Newton step on its feature makes it exact, and differentiable. MuJoCo's
 iterations end within its tolerance of the same point.
 """
 
@@ -15,13 +17,13 @@ from __future__ import annotations
 
 from itertools import product
 
-from ....ir import Scalar, ScalarArray, absolute, carry, memory, rolled, select, sqrt
+from ....ir import Mask, Scalar, ScalarArray, absolute, carry, memory, minimum, rolled, select, sqrt
 from ...math.arrays import split
-from ...math.spatial import ZERO3, Vec, add, dot, scale, sub
+from ...math.spatial import ZERO3, Vec, add, dot, rotate, scale, sub
 from ..pairs.common import along, choose, guarded
 from ..solids import FAR, Solid
 from .contacts import GeomContact, GeomPair, X, axis, contact, default_tangent, keep, normalised
-from .ellipsoids import Gap, support
+from .ellipsoids import Gap, around, support
 
 SIGNS = list(product((-1.0, 0.0, 1.0), repeat=3))
 CORNERS = [signs for signs in SIGNS if signs.count(0.0) == 0]
@@ -32,6 +34,12 @@ FACES = [signs for signs in SIGNS if signs.count(0.0) == 2]
 
 TIE = 1e-9
 """The gap at a rim must be greater by this part of the radius: that of a cap is also the limit of that of its rim."""
+
+SUPPORTED = 1e-9
+"""A component of a unit vector below this has either sign."""
+
+LEANING = [(1.0, 1.0, 1.0), (3.0, 1.0, 1.0), (1.0, 3.0, 1.0), (1.0, 1.0, 3.0)]
+"""Along the axes of a box: components of directions in which searches on edges and corners start."""
 
 
 class Best:
@@ -68,6 +76,11 @@ def _between(ellipsoid: Solid, n: Vec, dist: Scalar) -> GeomContact:
     """The contact with the normal n at this distance from the ellipsoid's support point."""
     point = add(ellipsoid.center, support((ellipsoid,), n).point)
     return contact(dist, along(point, n, 0.5 * dist), n)
+
+
+def _on_side(n: Vec, u: Vec, sign: Scalar) -> Vec:
+    """n, mirrored if its component along the unit vector u does not have this sign; unchanged if the sign is 0."""
+    return along(n, u, -2.0 * sign * minimum(sign * dot(n, u), 0.0))
 
 
 def _table(rows: list[tuple[float, ...]]) -> ScalarArray:
@@ -114,19 +127,43 @@ def search_box(ellipsoid: Solid, box: Solid, margin: Scalar) -> Vec:
         for sign, a in zip(signs, axes, strict=True):
             n = along(n, a, sign)
         best.offer(signs, n, gap(n))
+
+    def offer(signs: Vec, feature: Gap, starts: list[Vec]) -> None:
+        n = feature.maximum(feature.best([_supported(box, start, signs) for start in starts]))
+        best.offer(signs, n, select(_supports(box, signs, n), gap(n), -FAR))
+
     table = _table(EDGES)
     for k in rolled(len(EDGES)):
         edge = table.get(k, 3)
         u, to_edge = _along_edge(box, edge), _to_feature(box, d, edge)
-        n = Gap((ellipsoid,), to_edge, u).maximum(across(_outward(ellipsoid, to_edge), u))
-        best.offer(edge, n, gap(n))
+        starts = [across(_outward(ellipsoid, to_edge), u), *(across(x, u) for x in _leaning(box))]
+        offer(edge, Gap((ellipsoid,), to_edge, u), starts)
     table = _table(CORNERS)
     for k in rolled(len(CORNERS)):
         corner = table.get(k, 3)
         to_corner = _to_feature(box, d, corner)
-        n = Gap((ellipsoid,), to_corner).maximum(_outward(ellipsoid, to_corner))
-        best.offer(corner, n, gap(n))
+        offer(corner, Gap((ellipsoid,), to_corner), [_outward(ellipsoid, to_corner), *_leaning(box)])
     return best.features
+
+
+def _leaning(box: Solid) -> list[Vec]:
+    """The directions of LEANING in the world."""
+    return [normalised(rotate(box.axes, components)) for components in LEANING]
+
+
+def _supported(box: Solid, n: Vec, signs: Vec) -> Vec:
+    """n, mirrored so that its components have the signs of a feature."""
+    for a, sign in zip(_box_axes(box), signs, strict=True):
+        n = _on_side(n, a, sign)
+    return n
+
+
+def _supports(box: Solid, signs: Vec, n: Vec) -> Mask:
+    """Whether a feature is the support of the box for n: no component of n has the opposite sign."""
+    least: Scalar = 0.0
+    for a, sign in zip(_box_axes(box), signs, strict=True):
+        least = minimum(least, sign * dot(n, a))
+    return least > -SUPPORTED
 
 
 def ellipsoid_box(ellipsoid: Solid, box: Solid, margin: Scalar, features: Vec) -> list[GeomContact]:
@@ -168,7 +205,8 @@ def search_cylinder(ellipsoid: Solid, cylinder: Solid, margin: Scalar) -> Vec:
     for sign in (-1.0, 1.0):
         n = scale(sign, w)
         best.offer((sign, 0.0, 0.0), n, gap(n))
-    n = Gap((ellipsoid, disk), d, w).maximum(across(_outward(ellipsoid, d), w))
+    side = Gap((ellipsoid, disk), d, w)
+    n = side.maximum(side.best(around(w)))
     best.offer(ZERO3, n, gap(n))
     table = _table([(-1.0, 1.0, 0.0), (1.0, 1.0, 0.0)])
     for k in rolled(2):
@@ -176,8 +214,11 @@ def search_cylinder(ellipsoid: Solid, cylinder: Solid, margin: Scalar) -> Vec:
         to_rim = along(d, w, -rim[0] * half)
         radial = across(to_rim, w)
         start = _outward(ellipsoid, along(to_rim, radial, -cylinder.size[0]))
-        n = Gap((ellipsoid, disk), to_rim).maximum(start)
-        best.offer(rim, n, gap(n) - TIE * cylinder.size[0])
+        at_rim = Gap((ellipsoid, disk), to_rim)
+        starts = [start, *(normalised(along(x, w, rim[0])) for x in around(w))]
+        n = at_rim.maximum(at_rim.best([_on_side(x, w, rim[0]) for x in starts]))
+        supported = rim[0] * dot(n, w) > -SUPPORTED
+        best.offer(rim, n, select(supported, gap(n) - TIE * cylinder.size[0], -FAR))
     return best.features
 
 

@@ -152,7 +152,7 @@ def _starts(d: Vec, *solids: Solid) -> list[Vec]:
     return starts
 
 
-def _around(u: Vec) -> list[Vec]:
+def around(u: Vec) -> list[Vec]:
     """Unit vectors in all directions orthogonal to u."""
     s = default_tangent(u)
     t = cross(u, s)
@@ -207,7 +207,7 @@ def search_capsule(capsule: Solid, ellipsoid: Solid, margin: Scalar) -> Vec:
     u, half = axis(capsule), 0.5 * capsule.size[1]
     d = sub(ellipsoid.center, capsule.center)
     side = Gap((ellipsoid,), d, u)
-    best: Vec = (0.0, *side.maximum(side.best(_around(u))))
+    best: Vec = (0.0, *side.maximum(side.best(around(u))))
     value = side.value(best[1:])
     for sign in (-1.0, 1.0):
         from_end = along(d, u, -sign * half)
