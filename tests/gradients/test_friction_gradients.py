@@ -94,6 +94,29 @@ def test_bodies_that_hit_a_slope(solver, integrator, impacts):
     tally.require("q", "v", "friction", "mass", "inertia")
 
 
+def test_bodies_that_are_hit_at_rest():
+    """A box and a ball that rest on the floor until others hit them obliquely: they slide after the hit, in directions
+    that no contact has before it."""
+    scene = bd.Scene(3)
+    scene.add_static(bd.HalfSpace((0, 0, 1)), friction=0.2, restitution=0.0)
+    shapes, samples = (bd.Box(0.2, 0.2, 0.2), bd.Sphere(0.1)), 2
+    for k, shape in enumerate(shapes):
+        scene.add_body(f"rests{k}", shape, mass=1.0, position=(2.0 * k, 0, 0.1), friction=0.2, restitution=0.0)
+        scene.add_body(
+            f"ball{k}", bd.Sphere(0.1), mass=0.7, position=(2.0 * k - 0.21, 0.03, 0.15), friction=0.1, restitution=0.6,
+        )  # fmt: skip
+    model = scene.build()
+    q, v = model.initial_state(batch=samples)
+    q, v, rng = q.clone(), v.clone(), np.random.default_rng(0)
+    for s in range(samples):
+        for k in range(2):
+            ball = slice(12 * k + 6, 12 * k + 9)
+            v[s, ball] = torch.tensor([3.0, *rng.normal(size=2)]) * torch.tensor([1.0, 1.0, 0.3])
+    inputs = {"q": q, "v": v} | parameters(model, samples, "friction", "mass", spread=0.02)
+    tally = check_gradients(simulator(model, impacts=True), inputs, 2)
+    tally.require("v", "friction", "mass", least=0.3)
+
+
 def test_forces_of_what_slides():
     """The gradient of contact forces, whose direction follows the slip."""
     model, inputs = skating(0.2, 3, 2.0, seed=5)

@@ -131,6 +131,66 @@ def test_sliding_friction_opposes_the_slip(pyramid, solver, integrator, seed):
     torch.testing.assert_close(path.velocity("box"), right, rtol=0, atol=1e-6)
 
 
+# ---------------------------------------------------------------------------------------------- hits on what rests
+
+
+def struck(shape, azimuth, elevation, friction):
+    """A body that rests on the floor, and a smooth ball that hits it from obliquely above, all turned by an azimuth."""
+    c, s = math.cos(azimuth), math.sin(azimuth)
+    downwards = np.array([c * math.cos(elevation), s * math.cos(elevation), -math.sin(elevation)])
+    scene = bd.Scene(3, combine="min")
+    scene.add_static(bd.HalfSpace((0, 0, 1)), friction=friction, restitution=0.0)
+    turn = (math.cos(azimuth / 2), 0.0, 0.0, math.sin(azimuth / 2))
+    scene.add_body(
+        "rests", shape, mass=1.0, inertia=(0.01, 0.01, 0.01), position=(0, 0, 0.1), quaternion=turn, friction=friction,
+        restitution=0.5,
+    )  # fmt: skip
+    away = 0.201 if isinstance(shape, bd.Sphere) else 0.3
+    scene.add_body(
+        "ball", bd.Sphere(0.1), mass=1.0, position=tuple(np.array([0, 0, 0.1]) - away * downwards), friction=0.0,
+        velocity=tuple(2.0 * downwards), restitution=0.5,
+    )  # fmt: skip
+    return scene.build()
+
+
+@pytest.mark.parametrize("shape", [bd.Sphere(0.1), bd.Box(0.2, 0.2, 0.2)], ids=["sphere", "box"])
+@settings(max_examples=4)
+@given(
+    azimuth=st.floats(0.0, 2.0 * math.pi), elevation=st.floats(0.2, 1.2), friction=st.floats(0.05, 1.0),
+)  # fmt: skip
+def test_friction_of_what_is_hit_at_rest(shape, azimuth, elevation, friction):
+    """A contact at rest has no slip to align friction with before it is hit: all turns with the hit."""
+    ends = []
+    for angle in (0.0, azimuth):
+        model = struck(shape, angle, elevation, friction)
+        path = rolled(model, 0.01, impacts=True).rollout(model.initial_state(), steps=8)
+        assert path.status.impacts.sum() > 0 and path.status.converged.all()
+        hit = int((path.status.impacts.cumsum(0) == 0).sum()) + 1  # the states up to the end of the step of the hit
+        R = torch.tensor(rotation(np.array([math.cos(angle / 2), 0.0, 0.0, math.sin(angle / 2)])))
+        both = [path.velocity("rests")[: hit + 1], path.angular_velocity("rests")[: hit + 1]]
+        ends.append(torch.stack(both, 1) @ R)
+    torch.testing.assert_close(ends[1], ends[0], rtol=0, atol=1e-9)
+
+
+@settings(max_examples=5)
+@given(azimuth=st.floats(0.0, 2.0 * math.pi), elevation=st.floats(0.3, 0.8))
+def test_a_hit_slides_as_coulomb_says(azimuth, elevation):
+    """Both bodies weigh 1 kg, and cannot turn. The ball gives the other one an impulse I, and so the floor gives it
+    λn = I sin(elevation), and friction μ λn against its motion; the ball's bounce determines I."""
+    friction, e, speed = 0.4, 0.5, 2.0
+    model = struck(bd.Sphere(0.1), azimuth, elevation, friction)
+    inertia = 1e9 * model.parameter("inertia")
+    path = rolled(model, 0.01, impacts=True).rollout(
+        model.initial_state(), steps=1, parameters={"inertia": inertia, "gravity": torch.zeros(3).double()}
+    )
+    assert path.status.impacts.sum() == 1
+    c, s = math.cos(elevation), math.sin(elevation)
+    # After the hit, the bodies part at e times the speed: I c (c - μ s) + I = (1 + e) speed.
+    impulse = (1.0 + e) * speed / (1.0 + c * (c - friction * s))
+    expected = impulse * (c - friction * s) * np.array([math.cos(azimuth), math.sin(azimuth), 0.0])
+    np.testing.assert_allclose(path.velocity("rests")[-1], expected, rtol=0, atol=1e-8)
+
+
 # ---------------------------------------------------------------------------------------------- Coulomb's law
 
 

@@ -43,6 +43,7 @@ from .assemble import LinkMotions, RowAssembler
 from .correction import correct
 from .delassus import RootFrameFactors
 from .energy_guard import EnergyGuard
+from .friction_cone import FrictionCone
 from .outcome import ConstraintOutcome, FreeMotion, LimitRows
 from .problem import ContactProblem
 
@@ -88,23 +89,31 @@ def constrain(
         pseudo_caused.put(0, sp.ZERO6)
     status = memory(4)  # residual, contacts that press, depth, fingerprint of the active set
     zero(4, status)
-    guard = EnergyGuard(problem, solver, tree.nlink)
+    cone, slips = None, rows.slips
+    if slips is not None and impacts is not None and constraints.directions == 2:
+        cone = FrictionCone(problem, found, first_contact, slips, impacts.hitting)
+        slips = cone.slips
+    guard = EnergyGuard(problem, solver, tree.nlink, cone)
     corrected = counters(1)
     correction, pushes = (memory(constraints.nimpulse + TILE) for _ in range(2))
     corrected[0] = 0
     outcome = ConstraintOutcome(
-        problem, found, candidates, first_contact, rows.slips, motion.free, v_next, move, change, pseudo, correction,
+        problem, found, candidates, first_contact, slips, cone, motion.free, v_next, move, change, pseudo, correction,
         pushes, corrected, guard, q, limits, caused, pseudo_caused,
     )  # fmt: skip
     going: Mask = True if impacts is None else impacts.going
     for _ in when(problem.count > 0):
         count = problem.count
         problem.close()
+        if cone is not None:
+            cone.begin()
         status[0] = guard.solve(going)
         apply_impulses(tree, motion, problem, problem.impulse, v_next, caused)
         if not adjoint:
             status[1] = rows.pressing(found, first_contact)
             status[3] = active_set_fingerprint(problem, count, constraints.bounces) + 0.5 * guard.guarded[0]
+            if cone is not None:
+                status[3] = status[3] + select(cone.where & (cone.round[0] < 0.5), 0.25, 0.0)
     if not adjoint:
         status[2] = (contacts or candidates).depth()
     copy(nv, v_next, move)

@@ -383,6 +383,32 @@ class DenseDelassus(ReducedRows):
             for r in range(TILE):
                 self._diagonal.at(I * TILE)[r] = total[r * TILE + r] + compliance.at(I * TILE)[r]
 
+    def turn(self, support: Support, across: Index, along: Index, turn: tuple[Scalar, Scalar]) -> None:
+        """Let row `along` become c · along + s · across, and row `across` c · across - s · along; turn: c and s, with
+        c² + s² = 1. support: of both rows. `set_diagonal` must follow."""
+        n, (c, s) = self.count, turn
+        a, b = self.W.at(across * n), self.W.at(along * n)
+        y, z = self.Y.at(across * self.nv), self.Y.at(along * self.nv)
+
+        def turn_elements(first: ScalarArray, second: ScalarArray, at: Index) -> None:
+            x, y = first[at], second[at]
+            first[at], second[at] = c * x - s * y, c * y + s * x
+
+        for k in loop(n):
+            turn_elements(a, b, k)
+        for k in loop(n):
+            turn_elements(self.W.at(across), self.W.at(along), k * n)
+        for segment in support.segments():
+            for k in loop(segment.count):
+                turn_elements(y, z, self.constraints.ints.at(segment.start)[k])
+            for _ in when(segment.floating >= 0):
+                for k in range(self.factors.width):
+                    turn_elements(y, z, segment.floating + k)
+
+    def set_diagonal(self, r: Index, compliance: ScalarArray) -> None:
+        """Set the diagonal of W + R at row r; compliance: R [n]."""
+        self._diagonal[r] = self.W.at(r * self.count)[r] + compliance[r]
+
     def apply(self, impulse: ScalarArray, speed: ScalarArray, n: Index | None = None) -> None:
         """speed [n] += W λ; n: the number of rows, if the caller has read it already."""
         multiply(self.W, self.count if n is None else n, impulse, speed)

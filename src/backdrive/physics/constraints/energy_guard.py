@@ -41,6 +41,7 @@ from ...ir import (
     while_any,
 )
 from ..solvers import Solver
+from .friction_cone import FrictionCone
 from .problem import ContactProblem
 
 # In units of the solver's tolerance. Changes of energy are relative to those of impulses at the largest speed: a gain
@@ -147,8 +148,8 @@ class EnergyGuard:
     their roots: kept: κ, 1 where nothing is gained; search: NO_SEARCH, SEARCHED, FOUND, JUMPED or FAILED. guarded [1]:
     the number of islands with less than all."""
 
-    def __init__(self, problem: ContactProblem, solver: Solver, nlink: Index) -> None:
-        self.problem, self.solver, self.islands = problem, solver, Islands(problem, nlink)
+    def __init__(self, problem: ContactProblem, solver: Solver, nlink: Index, cone: FrictionCone | None) -> None:
+        self.problem, self.solver, self.cone, self.islands = problem, solver, cone, Islands(problem, nlink)
         self.kept, self.search, self.guarded = memory(nlink + 1), memory(nlink + 1), memory(1)
         self.guarded[0] = 0.0
         for i in loop(nlink + 1):
@@ -169,7 +170,7 @@ class EnergyGuard:
                 before[r] = problem.impulse[r]
             again = going[0] > 0.0
             problem.work.want(where & again)
-            now = self.solver.solve(problem)
+            now = self.solver.solve(problem) if self.cone is None else self.cone.solve(self.solver)
             error[0] = select(again, now, error[0])
             for r in loop(n):
                 problem.impulse[r] = select(again, problem.impulse[r], before[r])

@@ -11,6 +11,7 @@ from ..math.spatial import Vec
 from ..tree.dynamics import Dynamics
 from .constraints import Constraints
 from .energy_guard import EnergyGuard
+from .friction_cone import FrictionCone
 from .problem import ContactProblem
 from .rows import NO_SLIP, SLIP, Row, Slip, contact_rows
 
@@ -58,12 +59,13 @@ class ConstraintOutcome:
     q [nq]: the configuration, readable in rolled loops; None if no constraint depends on it directly. limits: None if
     there are no single rows. contacts: those that act, in the order of their rows; candidates: all that may, in this
     substep or later. first_contact: the first row of the contacts. slips [nslot, SLIP]: of the contacts, for the
-    directions of friction; None in 2D. free, v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the
-    adjoint only. pseudo [nv]: p, where positions are corrected. correction [n]: π; pushes [n]: 1 where it is not zero;
-    corrected: 1 if positions are corrected in some lane. guard: the energy guard, which tells what was kept of the
-    bias. caused, pseudo_caused [nlink + 1, 6]: the twists of the links that belong to v⁺ - v* and to p, for the adjoint
-    only. residual: of the complementarity conditions; touching: contacts that press; depth: the deepest penetration, m;
-    modes: a fingerprint of the active set.
+    directions of friction; None in 2D. cone: aligns them with the slips of the solution; None where nothing does. free,
+    v_next, move [nv]: v*, v⁺ and v⁺ + p. change [nv]: v⁺ - v*, for the adjoint only. pseudo [nv]: p, where positions
+    are corrected. correction [n]: π; pushes [n]: 1 where it is not zero; corrected: 1 if positions are corrected in
+    some lane. guard: the energy guard, which tells what was kept of the bias. caused, pseudo_caused [nlink + 1, 6]: the
+    twists of the links that belong to v⁺ - v* and to p, for the adjoint only. residual: of the complementarity
+    conditions; touching: contacts that press; depth: the deepest penetration, m; modes: a fingerprint of
+    the active set.
     """
 
     problem: ContactProblem
@@ -71,6 +73,7 @@ class ConstraintOutcome:
     candidates: ContactPoints
     first_contact: Index
     slips: ScalarArray | None
+    cone: FrictionCone | None
     free: ScalarArray
     v_next: ScalarArray
     move: ScalarArray

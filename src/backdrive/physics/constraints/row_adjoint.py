@@ -246,7 +246,8 @@ class RowAdjoint:
         for k in range(1, self.constraints.block):
             at_bound = self.adjoint.mode[first + k] != FREE
             slides = slides | (at_bound & (self.outcome.problem.impulse[first + k] != 0.0))
-        return (slides | (slip[-1] != 0.0)) & ~self.correcting
+        slides = (slides | (slip[-1] != 0.0)) & ~self.correcting
+        return slides if self.outcome.cone is None else slides & (self.outcome.cone.round[0] < 0.5)
 
     def _force_bar(self, slot: Index) -> Vec | None:
         """The cotangents of a contact's force and of its point."""
