@@ -53,9 +53,9 @@ UNFELT = {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}
 UNSEEN = {f"include_{name}_in_observation": False for name in ("cinert", "cvel", "qfrc_actuator")}
 COURSES = {
     "Ant": Course(600.0, {"num_envs": 128}, UNFELT, sees=27),
-    "HalfCheetah": Course(600.0, {"num_envs": 128, "clip": 500.0}),
-    "Hopper": Course(300.0, {"clip": 300.0, "learning_rate": 7e-4}),
-    "Walker2d": Course(600.0, {"clip": 500.0}),
+    "HalfCheetah": Course(600.0, {"clip": 200.0}),
+    "Hopper": Course(300.0, {"clip": 300.0, "entropy": 0.1, "learning_rate": 7e-4}),
+    "Walker2d": Course(600.0, {"clip": 500.0, "entropy": 0.1}),
     "Humanoid": Course(2700.0, {"num_envs": 128, "clip": 300.0}, {**UNFELT, **UNSEEN}, sees=45),
 }
 
