@@ -59,7 +59,8 @@ class Simulator(nn.Module):
         stepping, somewhat faster; contacts then bounce by their approach speed at the start of a step, and gradients
         through bounces are wrong. "auto": True where a shape of the model has restitution, in float64 and up to 64
         links.
-    pyramid: number of sides of the friction pyramid in 3D, even, at least 4.
+    pyramid: number of sides of the friction pyramid in 3D, even, at least 4. With 4, the default, impacts have round
+        cones.
     bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
     threads: the largest number of threads; None: all cores. It changes no bit of any result.
