@@ -111,6 +111,13 @@ _EXPERIMENTS = {
             },
         ),
         Experiment(
+            "policy-enhancement",
+            "pendulums of 1 to 7 links learn to rise; soft actor-critic with and without the gradient, beside others",
+            "Qiao et al. 2021, policy enhancement",
+            "policy_enhancement",
+            options={"links": "1 to 7", "method": "sac, sac-policy, ppo, sql, mbpo, shac or bptt"},
+        ),
+        Experiment(
             "breakout",
             "the Atari game, seen by colour filters and played by planning in a scene; its paddle is learned",
             "Belbute-Peres et al. 2018, section 4.3 and figure 6",

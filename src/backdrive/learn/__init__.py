@@ -13,8 +13,9 @@ from .agent import Agent, Diverged
 from .bptt import BPTT, BPTTSettings
 from .curve import Curve
 from .evaluate import Score, evaluate, widened
+from .sac import SAC, SACSettings
 from .shac import SHAC, SHACSettings
 
 __all__ = [
-    "BPTT", "SHAC", "Agent", "BPTTSettings", "Curve", "Diverged", "SHACSettings", "Score", "evaluate", "widened",
+    "BPTT", "SAC", "SHAC", "Agent", "BPTTSettings", "Curve", "Diverged", "SACSettings", "SHACSettings", "Score", "evaluate", "widened",
 ]  # fmt: skip

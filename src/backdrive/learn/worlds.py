@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -68,9 +68,10 @@ class World:
         is the gradient of all that follows, the reward of the step included."""
         self.env.batch.between = (lambda x: x) if limit is None else lambda x: clipped(x, limit, count)
 
-    def start(self) -> Tensor:
-        """Start all environments anew, together, and return their observations [N, n]."""
-        self.observation, _ = self.env.reset_torch()
+    def start(self, seeds: Sequence[int] | None = None) -> Tensor:
+        """Start all environments anew, together, and return their observations [N, n]. seeds: of their random numbers,
+        which otherwise go on."""
+        self.observation, _ = self.env.reset_torch(seed=seeds)
         self.returns, self.whole = torch.zeros_like(self.returns), torch.ones_like(self.whole)
         return self.observation
 

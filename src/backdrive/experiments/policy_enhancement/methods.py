@@ -1,0 +1,50 @@
+"""The methods, with the settings of Qiao et al.'s code where these have a meaning for them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ...learn import BPTT, SAC, SHAC
+from ..comparison import Course, Method, Progress, one_by_one, together
+from .world import FRAMES
+
+SOFT: dict[str, Any] = {
+    "updates": 5, "discount": 1.0, "learning_rate": 3e-4, "target_entropy": -0.01, "explore": 500, "keep": 0.995,
+    # Smaller than theirs (256 transitions, 256 neurons), so that all parts together take hours and not days.
+    "batch": 64, "actor": (64, 64), "critic": (64, 64),
+}  # fmt: skip
+
+
+def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
+    file = course.file.with_suffix(".pt")
+    if file.exists():
+        agent = SAC.load(file, course.task)
+    else:
+        agent = SAC(course.task, seed=course.seeds, threads=1, window=course.every, **{**SOFT, **settings})
+    return together(course, agent, agent.mean_action, len(course.seeds))
+
+
+def short_horizon(course: Course) -> list[Progress]:
+    settings: dict[str, Any] = {"num_envs": 4, "horizon": 25, "discount": 1.0, "max_episode_steps": FRAMES}
+    return one_by_one(
+        course,
+        lambda seed: SHAC(course.task, seed=seed, threads=1, **settings),
+        lambda file: SHAC.load(file, course.task),
+    )
+
+
+def through_time(course: Course) -> list[Progress]:
+    settings: dict[str, Any] = {"num_envs": 1, "max_episode_steps": FRAMES, "learning_rate": 5e-3}
+    return one_by_one(
+        course,
+        lambda seed: BPTT(course.task, seed=seed, threads=1, **settings),
+        lambda file: BPTT.load(file, course.task),
+    )
+
+
+METHODS: dict[str, Method] = {
+    "sac": soft_actor_critic,
+    "sac-policy": lambda course: soft_actor_critic(course, enhance="policy"),
+    "shac": short_horizon,
+    "bptt": through_time,
+}

@@ -1,0 +1,115 @@
+"""Networks of several seeds, trained at once: their weights are batches of matrices, and no seed sees another's."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+LOG_STD = (-20.0, 2.0)
+"""Range of the logarithm of a policy's standard deviation, before squashing."""
+Generators = Sequence[torch.Generator]
+"""The random numbers of the seeds, one generator each."""
+
+
+def drawn(draw: Callable[..., Tensor], generators: Generators, *shape: int) -> Tensor:
+    """Random numbers [S, *shape] by torch.randn or torch.rand, those of each seed from its own generator."""
+    return torch.stack([draw(*shape, generator=generator) for generator in generators])
+
+
+class Layers(nn.Module):
+    """Fully connected networks of the same sizes with ReLU between layers: inputs [S, B, n] to outputs [S, B, m].
+
+    The weights of each network come from a generator, and have the distribution of `nn.Linear`.
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
+        super().__init__()
+        for k, (n, m) in enumerate(itertools.pairwise(sizes)):
+            for name, shape in (("weight", (n, m)), ("bias", (1, m))):
+                values = (2.0 * drawn(torch.rand, generators, *shape) - 1.0) / math.sqrt(n)
+                self.register_parameter(f"{name}{k}", nn.Parameter(values))
+        self._weights = list(self.parameters())  # A list at hand: to collect it takes longer than a layer.
+
+    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
+        """frozen: no gradient goes to the weights, but one may go to x."""
+        weights = [w.detach() for w in self._weights] if frozen else self._weights
+        for k in range(0, len(weights), 2):
+            x = torch.baddbmm(weights[k + 1], x if k == 0 else x.relu_(), weights[k])
+        return x
+
+    def one(self, which: int, outputs: slice = slice(None)) -> list[nn.Module]:
+        """One of the networks as modules of torch, with some of its outputs."""
+        parts: list[nn.Module] = []
+        matrices = [w.detach()[which] for w in self._weights]
+        last = len(matrices) - 2
+        for k in range(0, len(matrices), 2):
+            weight, bias = (x[:, outputs] if k == last else x for x in matrices[k : k + 2])
+            linear = nn.utils.skip_init(nn.Linear, *weight.shape)
+            with torch.no_grad():
+                linear.weight.copy_(weight.T)
+                linear.bias.copy_(bias[0])
+            parts += [linear] if k == last else [linear, nn.ReLU()]
+        return parts
+
+
+class Actors(nn.Module):
+    """Squashed Gaussian policies: actions tanh(μ(o) + σ(o) ε) in (-1, 1), with ε ~ N(0, 1).
+
+    sizes: numbers of observations, of neurons of the hidden layers, and of actions.
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
+        super().__init__()
+        self.layers = Layers((*sizes[:-1], 2 * sizes[-1]), generators)
+        self.actions = sizes[-1]
+
+    def forward(self, x: Tensor, noise: Tensor, frozen: bool = False) -> tuple[Tensor, Tensor]:
+        """Actions [S, B, na] and the logarithms of their densities [S, B], for observations [S, B, n] and noise
+        [S, B, na]."""
+        mean, log_std = self.layers(x, frozen).chunk(2, -1)
+        log_std = log_std.clamp(*LOG_STD)
+        y = torch.addcmul(mean, log_std.exp(), noise)
+        squash = y + nn.functional.softplus(-2.0 * y)  # log of the derivative of tanh: 2 (log 2 - squash)
+        constant = self.actions * (2.0 * math.log(2.0) + 0.5 * math.log(2.0 * math.pi))
+        density = (2.0 * squash - log_std).sum(-1) - 0.5 * noise.square().sum(-1) - constant
+        return y.tanh(), density
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The mean actions [S, B, na], squashed."""
+        return self.layers(x)[..., : self.actions].tanh()
+
+
+class TwinCritics(nn.Module):
+    """Two estimates of the value of an action in (-1, 1) after an observation.
+
+    sizes: the number of observations and actions together, and numbers of neurons of the hidden layers.
+    """
+
+    def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
+        super().__init__()
+        self.layers = Layers((*sizes, 1), [*generators, *generators])
+
+    def forward(self, x: Tensor, action: Tensor, frozen: bool = False) -> Tensor:
+        """Both estimates [2, S, B] for observations x [S, B, n] and actions [S, B, na]."""
+        both = torch.cat([x, action], -1)
+        return self.layers(torch.cat([both, both]), frozen).view(2, *both.shape[:-1])
+
+    def least(self, x: Tensor, action: Tensor, frozen: bool = False) -> Tensor:
+        """The smaller one of the two estimates [S, B]."""
+        first, second = self(x, action, frozen)
+        return torch.minimum(first, second)
+
+
+class Temperatures(nn.Module):
+    """The temperatures α of all seeds, learned by their logarithms [S, 1]; called, α [S, 1] without a graph."""
+
+    def __init__(self, seeds: int, first: float) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.full((seeds, 1), first).log())
+
+    def forward(self) -> Tensor:
+        return self.log.detach().exp()
