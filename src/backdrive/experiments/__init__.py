@@ -118,6 +118,13 @@ _EXPERIMENTS = {
             options={"links": "1 to 7", "method": "sac, sac-policy, ppo, sql, mbpo, shac or bptt"},
         ),
         Experiment(
+            "sample-enhancement",
+            "an Ant learns to walk from samples and their neighbours, which the step's Jacobian tells",
+            "Qiao et al. 2021, sample enhancement",
+            "sample_enhancement",
+            options={"method": "sac, sac-samples, ppo, sql, mbpo or shac"},
+        ),
+        Experiment(
             "breakout",
             "the Atari game, seen by colour filters and played by planning in a scene; its paddle is learned",
             "Belbute-Peres et al. 2018, section 4.3 and figure 6",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,9 +28,9 @@ Act = Callable[[Tensor], Tensor]
 @dataclass(frozen=True)
 class Course:
     """What a method is to do. task: with `limit` steps in an episode. seeds: of all random numbers, one training each.
-    samples: steps of the environment in the training of one seed. every: steps between two scores, a divisor of samples.
-    episodes: over which a score is the mean return. file: where a method keeps what it needs to go on; its name without
-    suffix. advance: called with the share that is done."""
+    samples: steps of the environment in the training of one seed. every: steps between two scores, a divisor of
+    samples. episodes: over which a score is the mean return. file: where a method keeps what it needs to go on, without
+    its suffix. advance: called with the share that is done."""
 
     task: Task
     limit: int
@@ -118,7 +118,7 @@ def _progress(agent: Agent, name: str, seeds: int) -> Progress:
     rows = [row for row in agent.curve.rows if name in row]
     samples = [round(row["steps"]) // seeds for row in rows]
     simulated = [round(row.get("simulated", row["steps"])) // seeds for row in rows]
-    return Progress(samples, simulated, [row[name] for row in rows])
+    return Progress(samples, simulated, [round(row[name], 5) for row in rows])
 
 
 def part(run: Run, name: str, about: Mapping[str, Any], method: Method, course: Course) -> dict[str, Any]:
@@ -133,9 +133,7 @@ def part(run: Run, name: str, about: Mapping[str, Any], method: Method, course: 
     result = {
         **about, "seeds": list(course.seeds), "seconds": round(time.perf_counter() - begin, 1),
         "best": [x.best for x in progress],
-        "curves": [
-            {"samples": x.samples, "simulated": x.simulated, "scores": [round(y, 5) for y in x.scores]} for x in progress
-        ],
+        "curves": [asdict(x) for x in progress],
     }  # fmt: skip
     file.write_text(json.dumps(result) + "\n")
     for left in run.out.glob(f"{course.file.name}.*pt"):

@@ -17,5 +17,6 @@ from .sac import SAC, SACSettings
 from .shac import SHAC, SHACSettings
 
 __all__ = [
-    "BPTT", "SAC", "SHAC", "Agent", "BPTTSettings", "Curve", "Diverged", "SACSettings", "SHACSettings", "Score", "evaluate", "widened",
+    "BPTT", "SAC", "SHAC", "Agent", "BPTTSettings", "Curve", "Diverged", "SACSettings", "SHACSettings", "Score",
+    "evaluate", "widened",
 ]  # fmt: skip

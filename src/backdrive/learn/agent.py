@@ -72,7 +72,7 @@ class Agent(ABC):
             if name not in known:
                 raise TypeError(checks.unknown(f"argument of {self.method}", name, known))
         self.given: Any = self.settings_type(**settings)
-        self._made = {
+        self._made: dict[str, Any] = {
             "num_envs": num_envs, "seed": seed, "max_episode_steps": max_episode_steps, "threads": threads,
             "dtype": str(dtype).removeprefix("torch."), "options": dict(options or {}),
         }  # fmt: skip

@@ -45,11 +45,12 @@ class SACSettings:
     extra, spread: with "samples", the number of neighbours of each transition, and the largest difference of their
     actions, in units of half of the action's range.
 
-    discount: γ per step. updates: of all networks, per step of the environments. explore: steps of each environment with
-    uniformly random actions, before the first update. batch: transitions in an update. replay: transitions of each seed
-    that are kept. keep: share of the slow critics' weights that an update keeps. target_entropy: of the policy, for
-    actions in (-1, 1); None: minus the number of actions. temperature: α at first. learning_rate: of all networks, and of
-    log α. actor, critic: numbers of neurons of the hidden layers. window: steps of each environment in an iteration.
+    discount: γ per step. updates: of all networks, per step of the environments. explore: steps of each environment
+    with uniformly random actions, before the first update. batch: transitions in an update. replay: transitions of each
+    seed that are kept. keep: share of the slow critics' weights that an update keeps. target_entropy: of the policy,
+    for actions in (-1, 1); None: minus the number of actions. temperature: α at first. learning_rate: of all networks,
+    and of log α. actor, critic: numbers of neurons of the hidden layers. window: steps of each environment in an
+    iteration.
     """
 
     enhance: str | None = None
@@ -84,8 +85,8 @@ class SACSettings:
 
 
 class Transitions(NamedTuple):
-    """observation [S, B, n], action in (-1, 1) [S, B, na], reward [S, B], the observation that followed, and whether the
-    episode went on from there (1.0) or terminated (0.0), [S, B]."""
+    """observation [S, B, n], action in (-1, 1) [S, B, na], reward [S, B], the observation that followed, and whether
+    the episode went on from there (1.0) or terminated (0.0), [S, B]."""
 
     observation: Tensor
     action: Tensor
@@ -98,7 +99,8 @@ class SAC(Agent):
     """Soft actor-critic on a task, with or without the gradient of the physics.
 
     seed: a number, or several ones to train at once; what one learns does not depend on the others, but for rounding.
-    num_envs: of each seed. Other arguments: as for every `Agent`. settings: see `SACSettings`. Learning rates do not fall. `steps` counts those of all environments of all seeds; `simulated` counts all simulated transitions, with
+    num_envs: of each seed. Other arguments: as for every `Agent`. settings: see `SACSettings`. Learning rates do not
+    fall. `steps` counts those of all environments of all seeds; `simulated` counts all simulated transitions, with
     those of policy enhancement in the updates.
     """
 
@@ -132,7 +134,9 @@ class SAC(Agent):
         self.replay = Replay(seeds, sum(self.columns), kept, slack)
         self.states: Replay | None = None
         if given.enhance == "policy":
-            self.batch = Batch(world.task, seeds * given.batch, world.env.batch.dtype, self._made["threads"], None)
+            self.batch = Batch(
+                world.task, seeds * given.batch, world.env.batch.dtype, world.env.simulator.threads, None
+            )
             self.fields = [x.shape[-1] for x in world.state]
             self.states = Replay(seeds, sum(self.fields), kept, slack, self.batch.dtype)
         self.simulated = self.moves = self.not_finite = 0
@@ -149,7 +153,8 @@ class SAC(Agent):
         learned = [*self.actors.parameters(), self.temperatures.log]
         self.actor_step = torch.optim.Adam(learned, given.learning_rate, fused=True)
         self.critic_step = torch.optim.Adam(self.critics.parameters(), given.learning_rate, fused=True)
-        self._slow, self._quick = list(self.target.parameters()), list(self.critics.parameters())
+        self._slow: list[Tensor] = list(self.target.parameters())
+        self._quick: list[Tensor] = list(self.critics.parameters())
 
     # ------------------------------------------------------------------------------------------ the algorithm
 
@@ -223,8 +228,8 @@ class SAC(Agent):
         return Transitions(*(x.reshape(seeds, extra * envs, -1) for x in every))
 
     def _draws(self) -> list[tuple[Transitions, Tensor | None, Tensor]]:
-        """What the updates after a step learn from: transitions, states of the simulator [S, B, nq + nv] where these are
-        needed, and noise for two or three actions [3, S, B, na]."""
+        """What the updates after a step learn from: transitions, states of the simulator [S, B, nq + nv] where these
+        are needed, and noise for two or three actions [3, S, B, na]."""
         given, (seeds, _) = self.given, self.shape
         count, size = given.updates, given.batch
         places = self.replay.places(drawn(torch.rand, self.generators, count * size))
@@ -267,8 +272,8 @@ class SAC(Agent):
         return reward + self.given.discount * alive * value
 
     def simulated_value(self, states: Tensor, action: Tensor, noise: Tensor) -> Tensor:
-        """The backup of actions in (-1, 1) [S, B, na] from states of the simulator [S, B, nq + nv], with the graph of the
-        simulator's step: [S, B]."""
+        """The backup of actions in (-1, 1) [S, B, na] from states of the simulator [S, B, nq + nv], with the graph of
+        the simulator's step: [S, B]."""
         batch, (seeds, size) = self.batch, action.shape[:2]
         kind = type(self.world.state)
         batch.state = kind(*states.flatten(0, 1).split(self.fields, -1))
@@ -308,8 +313,8 @@ class SAC(Agent):
         value = float(totals[3]) / max(1, given.updates * given.window)
         if value > LARGEST_VALUE * self.largest_reward * lasting + 100.0:
             raise Diverged(
-                f"after {self.steps:,} steps the critics value an action at {value:.3g}, where no reward was larger than "
-                f"{self.largest_reward:.3g}: perhaps learning_rate is too large; {TAKEN_BACK}"
+                f"after {self.steps:,} steps the critics value an action at {value:.3g}, where no reward was larger "
+                f"than {self.largest_reward:.3g}: perhaps learning_rate is too large; {TAKEN_BACK}"
             )
         if not self._warned and terminated == given.window * self.world.count:
             self._warned = True

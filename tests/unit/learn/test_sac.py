@@ -1,4 +1,4 @@
-"""Soft actor-critic: its equations by hand, its gradient through the simulator, seeds side by side, files, bad input."""
+"""Soft actor-critic: its equations by hand, its gradient through the simulator, seeds side by side, files, errors."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def test_the_value_of_policy_enhancement_is_that_of_the_environment():
     agent = small(enhance="policy", explore=40, window=10)
     agent.train(steps=10)
     places = torch.arange(8)[None]
-    o, a, r, following, alive = agent.replay.at(places).split(agent.columns, -1)
+    _, a, r, following, alive = agent.replay.at(places).split(agent.columns, -1)
     noise = torch.zeros(1, 8, 1)
     goal = agent.backup(agent.critics, r[..., 0], following, alive[..., 0], noise)
     torch.testing.assert_close(agent.simulated_value(agent.states.at(places), a, noise), goal)
@@ -184,9 +184,9 @@ def test_the_value_of_policy_enhancement_is_that_of_the_environment():
 def test_neighbours_are_where_the_simulator_goes():
     agent = small("NLinkPendulum", options={"links": 2}, enhance="samples", extra=3, spread=1e-3, explore=20)
     state = agent.world.state
-    agent.train(steps=1 * 10)
+    agent.train(steps=10)
     rows = agent.replay.rows[0, :4]  # the first transition and its neighbours
-    o, action, reward, following, alive = rows.split(agent.columns, -1)
+    _, action, reward, following, _ = rows.split(agent.columns, -1)
     assert (action[1:] - action[0]).abs().max() <= 1e-3 and (action[1:] != action[0]).all()
     batch = agent.world.env.batch
     batch.state = type(state)(*(x.expand(4, -1) for x in state))

@@ -59,7 +59,8 @@ def _part(run: Run, links: int, method: str) -> None:
     simulated = result["curves"][0]["simulated"][-1]
     run.say(
         f"{method}, {links} links: best relative reward {_mean(best):.3f} ({min(best):.3f} to {max(best):.3f}), "
-        f"{course.samples:,} samples, {simulated:,} simulated transitions, {result['seconds']:.0f} s for {len(best)} seeds"
+        f"{course.samples:,} samples, {simulated:,} simulated transitions; "
+        f"{len(best)} seeds in {result['seconds']:.0f} s"
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...learn import BPTT, SAC, SHAC
+from ..baselines.ppo import proximal
 from ..comparison import Course, Method, Progress, one_by_one, together
 from .world import FRAMES
 
@@ -25,10 +26,10 @@ def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
 
 
 def short_horizon(course: Course) -> list[Progress]:
-    settings: dict[str, Any] = {"num_envs": 4, "horizon": 25, "discount": 1.0, "max_episode_steps": FRAMES}
+    settings: dict[str, Any] = {"num_envs": 4, "horizon": 25, "discount": 1.0, "terminal_value": False}
     return one_by_one(
         course,
-        lambda seed: SHAC(course.task, seed=seed, threads=1, **settings),
+        lambda seed: SHAC(course.task, seed=seed, threads=1, max_episode_steps=FRAMES, **settings),
         lambda file: SHAC.load(file, course.task),
     )
 
@@ -42,9 +43,14 @@ def through_time(course: Course) -> list[Progress]:
     )
 
 
+def proximal_policy(course: Course) -> list[Progress]:
+    return proximal(course, n_steps=200, batch_size=50, gamma=1.0, learning_rate=3e-4)
+
+
 METHODS: dict[str, Method] = {
     "sac": soft_actor_critic,
     "sac-policy": lambda course: soft_actor_critic(course, enhance="policy"),
+    "ppo": proximal_policy,
     "shac": short_horizon,
     "bptt": through_time,
 }
