@@ -19,7 +19,7 @@ import copy
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -106,8 +106,8 @@ class SAC(Agent):
 
     method = "SAC"
     settings_type = SACSettings
-    parts = ("actors", "critics", "target", "temperatures", "actor_step", "critic_step")
-    counts = ("simulated", "moves", "not_finite", "largest_reward")
+    parts: ClassVar[tuple[str, ...]] = ("actors", "critics", "target", "temperatures", "actor_step", "critic_step")
+    counts: ClassVar[tuple[str, ...]] = ("simulated", "moves", "not_finite", "largest_reward")
     given: SACSettings
 
     def __init__(
@@ -143,6 +143,11 @@ class SAC(Agent):
         self.largest_reward = 0.0
         self._warned = False
 
+    @property
+    def noises(self) -> int:
+        """The number of random actions that an update takes for each transition."""
+        return 3
+
     def make_networks(self, n: int, na: int) -> None:
         """Networks for n observations and na actions, and their optimisers."""
         given = self.given
@@ -153,8 +158,6 @@ class SAC(Agent):
         learned = [*self.actors.parameters(), self.temperatures.log]
         self.actor_step = torch.optim.Adam(learned, given.learning_rate, fused=True)
         self.critic_step = torch.optim.Adam(self.critics.parameters(), given.learning_rate, fused=True)
-        self._slow: list[Tensor] = list(self.target.parameters())
-        self._quick: list[Tensor] = list(self.critics.parameters())
 
     # ------------------------------------------------------------------------------------------ the algorithm
 
@@ -229,11 +232,11 @@ class SAC(Agent):
 
     def _draws(self) -> list[tuple[Transitions, Tensor | None, Tensor]]:
         """What the updates after a step learn from: transitions, states of the simulator [S, B, nq + nv] where these
-        are needed, and noise for two or three actions [3, S, B, na]."""
+        are needed, and noise for actions [noises, S, B, na]."""
         given, (seeds, _) = self.given, self.shape
         count, size = given.updates, given.batch
         places = self.replay.places(drawn(torch.rand, self.generators, count * size))
-        noise = drawn(torch.randn, self.generators, count, 3, size, len(self.middle)).transpose(0, 2)
+        noise = drawn(torch.randn, self.generators, count, self.noises, size, len(self.middle)).transpose(0, 2)
         rows = self.replay.at(places).view(seeds, count, size, -1)
         states = None if self.states is None else self.states.at(places).view(seeds, count, size, -1)
         draws = []
@@ -250,7 +253,7 @@ class SAC(Agent):
         with torch.no_grad():
             goal = self.backup(self.target, seen.reward, seen.following, seen.alive, noise[0])
         error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
-        _descend(self.critic_step, error)
+        descend(self.critic_step, error)
         action, density = self.actors(seen.observation, noise[1])
         if states is None:
             value = self.critics.least(seen.observation, action, frozen=True)
@@ -258,12 +261,16 @@ class SAC(Agent):
             value = self.simulated_value(states, action, noise[2])
         surplus = density.detach().mean(-1, keepdim=True) + self.target_entropy
         loss = (alpha * density - value).mean(-1).sum() - (self.temperatures.log * surplus).sum()
-        _descend(self.actor_step, loss)
-        torch._foreach_lerp_(self._slow, self._quick, 1.0 - self.given.keep)
+        descend(self.actor_step, loss)
+        self.follow()
         seeds = len(alpha)
         return torch.stack(
             [error.detach() / (2 * seeds), value.detach().mean(), -density.detach().mean(), goal.abs().max()]
         )
+
+    def follow(self) -> None:
+        """Let the slow critics follow the others."""
+        torch._foreach_lerp_(self.target.weights, self.critics.weights, 1.0 - self.given.keep)
 
     def backup(self, critics: TwinCritics, reward: Tensor, following: Tensor, alive: Tensor, noise: Tensor) -> Tensor:
         """r + γ (min Q(s', a') - α log π(a' | s')), [S, B]; no gradient goes to any weight."""
@@ -341,7 +348,7 @@ class SAC(Agent):
         with torch.no_grad():
             outputs.weight.copy_(torch.diag(self.reach))
             outputs.bias.copy_(self.middle)
-        parts = (*self.actors.layers.one(which, slice(na)), nn.Tanh(), outputs)
+        parts = (*self.actors.one(which), nn.Tanh(), outputs)
         return nn.Sequential(*parts).requires_grad_(False).eval()
 
     def state_dict(self) -> dict[str, Any]:
@@ -364,7 +371,7 @@ class SAC(Agent):
             self.states.load_state_dict(state["states"])
 
 
-def _descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
+def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
     """A step of an optimiser of one group of parameters."""
     parameters = optimiser.param_groups[0]["params"]
     for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):

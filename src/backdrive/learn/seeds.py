@@ -32,11 +32,11 @@ class Layers(nn.Module):
             for name, shape in (("weight", (n, m)), ("bias", (1, m))):
                 values = (2.0 * drawn(torch.rand, generators, *shape) - 1.0) / math.sqrt(n)
                 self.register_parameter(f"{name}{k}", nn.Parameter(values))
-        self._weights = list(self.parameters())  # A list at hand: to collect it takes longer than a layer.
+        self.weights: list[Tensor] = list(self.parameters())  # A list at hand: to collect it takes longer than a layer.
 
     def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
         """frozen: no gradient goes to the weights, but one may go to x."""
-        weights = [w.detach() for w in self._weights] if frozen else self._weights
+        weights = [w.detach() for w in self.weights] if frozen else self.weights
         for k in range(0, len(weights), 2):
             x = torch.baddbmm(weights[k + 1], x if k == 0 else x.relu_(), weights[k])
         return x
@@ -44,7 +44,7 @@ class Layers(nn.Module):
     def one(self, which: int, outputs: slice = slice(None)) -> list[nn.Module]:
         """One of the networks as modules of torch, with some of its outputs."""
         parts: list[nn.Module] = []
-        matrices = [w.detach()[which] for w in self._weights]
+        matrices = [w.detach()[which] for w in self.weights]
         last = len(matrices) - 2
         for k in range(0, len(matrices), 2):
             weight, bias = (x[:, outputs] if k == last else x for x in matrices[k : k + 2])
@@ -82,6 +82,10 @@ class Actors(nn.Module):
         """The mean actions [S, B, na], squashed."""
         return self.layers(x)[..., : self.actions].tanh()
 
+    def one(self, which: int) -> list[nn.Module]:
+        """The mean actions of one seed, before squashing, as modules of torch."""
+        return self.layers.one(which, slice(self.actions))
+
 
 class TwinCritics(nn.Module):
     """Two estimates of the value of an action in (-1, 1) after an observation.
@@ -92,6 +96,10 @@ class TwinCritics(nn.Module):
     def __init__(self, sizes: Sequence[int], generators: Generators) -> None:
         super().__init__()
         self.layers = Layers((*sizes, 1), [*generators, *generators])
+
+    @property
+    def weights(self) -> list[Tensor]:
+        return self.layers.weights
 
     def forward(self, x: Tensor, action: Tensor, frozen: bool = False) -> Tensor:
         """Both estimates [2, S, B] for observations x [S, B, n] and actions [S, B, na]."""

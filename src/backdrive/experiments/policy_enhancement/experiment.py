@@ -15,7 +15,7 @@ from .world import FRAMES, most, pendulum
 
 LINKS, SEEDS, EPOCHS = tuple(range(1, 8)), 5, 100
 """Numbers of links, of seeds, and of epochs of 100 samples per link."""
-QUICK_LINKS, QUICK_SEEDS, QUICK_EPOCHS = (1, 3), 2, 10
+QUICK_LINKS, QUICK_SEEDS, QUICK_EPOCHS = (1, 3), 2, 15
 QUICK_METHODS = ("sac", "sac-policy", "shac", "bptt")
 
 

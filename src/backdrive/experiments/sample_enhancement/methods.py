@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import Tensor
+
 from ...learn import SAC, SHAC
+from ..baselines.mbpo import MBPO
 from ..baselines.ppo import proximal
+from ..baselines.sql import SQL
 from ..comparison import Course, Method, Progress, one_by_one, together
 
 SOFT: dict[str, Any] = {
@@ -26,6 +30,30 @@ def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
     return together(course, agent, agent.mean_action, len(course.seeds))
 
 
+def soft_q_learning(course: Course) -> list[Progress]:
+    file = course.file.with_suffix(".pt")
+    if file.exists():
+        agent = SQL.load(file, course.task)
+    else:
+        given = {**SOFT, "temperature": 1.0 / 300.0, "particles": 8, "max_episode_steps": course.limit}
+        agent = SQL(course.task, seed=course.seeds, threads=1, window=course.every, **given)
+    return together(course, agent, agent.mean_action, len(course.seeds))
+
+
+def model_based(course: Course) -> list[Progress]:
+    def fallen(observations: Tensor) -> Tensor:
+        """Whether the height of the torso, the first of the observations, is not that of an Ant that stands."""
+        return (observations[..., 0] < 0.2) | (observations[..., 0] > 1.0)
+
+    file = course.file.with_suffix(".pt")
+    if file.exists():
+        agent = MBPO.load(file, course.task, terminates=fallen)
+    else:
+        given = {**SOFT, "rollout": (20, 100, 1, 25), "max_episode_steps": course.limit}
+        agent = MBPO(course.task, terminates=fallen, seed=course.seeds, threads=1, window=course.every, **given)
+    return together(course, agent, agent.mean_action, len(course.seeds))
+
+
 def short_horizon(course: Course) -> list[Progress]:
     settings: dict[str, Any] = {"num_envs": 16, "max_episode_steps": course.limit}
     return one_by_one(
@@ -39,5 +67,7 @@ METHODS: dict[str, Method] = {
     "sac": soft_actor_critic,
     "sac-samples": lambda course: soft_actor_critic(course, enhance="samples"),
     "ppo": lambda course: proximal(course, n_steps=1000, batch_size=50, learning_rate=3e-4),
+    "sql": soft_q_learning,
+    "mbpo": model_based,
     "shac": short_horizon,
 }

@@ -1,0 +1,145 @@
+"""Soft Q-learning (Haarnoja et al. 2017): the value of a state is a soft maximum of the critics over all actions,
+
+    V(s) = α log ∫ exp(min Q(s, a) / α) da,
+
+estimated with uniformly random actions; and the policy is a network a = f(s, ξ) whose actions, for random ξ, learn to
+have the density ∝ exp(Q(s, a) / α), by Stein variational gradient descent.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from ...learn import SAC, SACSettings
+from ...learn.sac import Transitions, descend
+from ...learn.seeds import Generators, Layers, Temperatures, TwinCritics
+from ...model import checks
+
+EDGE = 1e-6
+"""Actions count as at least this far from ± 1, where the logarithm of their density ends."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SQLSettings(SACSettings):
+    """particles: actions per state, of which the soft maximum and Stein's gradient are made. temperature: α, which
+    stays as it is. Other settings: as in `SACSettings`."""
+
+    particles: int = 16
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        checks.integer(self.particles, "particles", 4)
+        if self.enhance is not None:
+            raise ValueError(f"soft Q-learning has no enhancement, got enhance={self.enhance!r}")
+
+
+class Samplers(nn.Module):
+    """Networks a = tanh f(s, ξ), whose actions for random ξ have a density that is learned.
+
+    sizes: numbers of observations, of neurons of the hidden layers, and of actions, as many as elements of ξ.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], generators: Generators) -> None:
+        super().__init__()
+        self.actions = sizes[-1]
+        self.layers = Layers((sizes[0] + sizes[-1], *sizes[1:]), generators)
+
+    def forward(self, x: Tensor, noise: Tensor, frozen: bool = False) -> tuple[Tensor, None]:
+        """Actions [S, B, na] for observations [S, B, n] and noise [S, B, na]; their density is not known."""
+        return self.layers(torch.cat([x, noise], -1), frozen).tanh(), None
+
+    def mean(self, x: Tensor) -> Tensor:
+        """The actions for ξ = 0, [S, B, na]: what counts as the policy without noise."""
+        return self(x, x.new_zeros(*x.shape[:-1], self.actions))[0]
+
+    def one(self, which: int) -> list[nn.Module]:
+        """The policy without noise of one seed, before squashing, as modules of torch."""
+        first, *others = self.layers.one(which)
+        assert isinstance(first, nn.Linear)
+        seen = nn.utils.skip_init(nn.Linear, first.in_features - self.actions, first.out_features)
+        with torch.no_grad():
+            seen.weight.copy_(first.weight[:, : seen.in_features])
+            seen.bias.copy_(first.bias)
+        return [seen, *others]
+
+
+class SQL(SAC):
+    """Soft Q-learning on a task. Arguments: as for `SAC`; settings: see `SQLSettings`."""
+
+    method = "SQL"
+    settings_type = SQLSettings
+    given: SQLSettings
+
+    @property
+    def noises(self) -> int:
+        return 2 * self.given.particles
+
+    def make_networks(self, n: int, na: int) -> None:
+        given = self.given
+        self.actors: Any = Samplers((n, *given.actor, na), self.generators)
+        self.critics = TwinCritics((n + na, *given.critic), self.generators)
+        self.target = copy.deepcopy(self.critics).requires_grad_(False)
+        self.temperatures = Temperatures(len(self.seeds), given.temperature)
+        self.actor_step = torch.optim.Adam(self.actors.parameters(), given.learning_rate, fused=True)
+        self.critic_step = torch.optim.Adam(self.critics.parameters(), given.learning_rate, fused=True)
+
+    def update(self, seen: Transitions, states: Tensor | None, noise: Tensor) -> Tensor:
+        """One update of critics, sampling networks and slow critics. Returns as `SAC.update`, without an entropy."""
+        count = self.given.particles
+        with torch.no_grad():
+            uniform = torch.erf(noise[:count] / math.sqrt(2.0))
+            goal = seen.reward + self.given.discount * seen.alive * self.soft_value(
+                self.target, seen.following, uniform
+            )
+        error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
+        descend(self.critic_step, error)
+        x = repeated(seen.observation, count)
+        action, _ = self.actors(x, noise[count:].transpose(0, 1).flatten(1, 2))
+        direction = self.stein(x, action.detach(), count)
+        descend(self.actor_step, -(action * direction).sum(-1).mean(-1).sum())
+        self.follow()
+        zero = torch.zeros(())
+        return torch.stack([error.detach() / (2 * len(self.seeds)), goal.mean(), zero, goal.abs().max()])
+
+    def soft_value(self, critics: TwinCritics, x: Tensor, actions: Tensor) -> Tensor:
+        """V of observations x [S, B, n], from uniformly random actions [K, S, B, na] in (-1, 1): [S, B]."""
+        count, _, size, na = actions.shape
+        alpha = self.temperatures()
+        values = critics.least(repeated(x, count), actions.transpose(0, 1).flatten(1, 2)).view(-1, count, size)
+        volume = na * math.log(2.0) - math.log(count)
+        return alpha * (torch.logsumexp(values / alpha[..., None], 1) + volume)
+
+    def stein(self, x: Tensor, action: Tensor, count: int) -> Tensor:
+        """Stein's direction for each of K actions per state, [S, K B, na]: that in which actions in (-1, 1) come nearer
+        to the density ∝ exp(Q / α), and away from each other.
+
+        Half of the actions carry the gradient of the density, the others are moved by it.
+        """
+        given = action.clone().requires_grad_()
+        log_density = self.critics.least(x, given, frozen=True) / self.temperatures()
+        log_density = log_density + (1.0 + EDGE - given.square()).log().sum(
+            -1
+        )  # keeps actions away from ± 1, as the authors do
+        (slope,) = torch.autograd.grad(log_density.sum(), given)
+        seeds, rows, na = action.shape
+        particles, slopes = (y.view(seeds, count, rows // count, na).transpose(1, 2) for y in (action, slope))
+        fixed, moved = particles[:, :, : count // 2], particles[:, :, count // 2 :]
+        apart = fixed[:, :, :, None] - moved[:, :, None]  # [S, B, fixed, moved, na]
+        square = apart.square().sum(-1)
+        width = (square.flatten(2).median(-1).values / math.log(count // 2 + 1.0)).clamp(min=1e-6)[..., None, None]
+        kernel = (-square / width).exp()
+        push = -2.0 * apart / width[..., None] * kernel[..., None]  # the kernel's derivative by the fixed actions
+        towards = (kernel[..., None] * slopes[:, :, : count // 2, None] + push).mean(2)
+        full = torch.cat([torch.zeros_like(fixed), towards], 2)
+        return full.transpose(1, 2).reshape(seeds, rows, na)
+
+
+def repeated(x: Tensor, count: int) -> Tensor:
+    """The rows of x [S, B, n], all of them `count` times: [S, count B, n]."""
+    return x[:, None].expand(-1, count, -1, -1).flatten(1, 2)
