@@ -21,8 +21,8 @@ SOFT: dict[str, Any] = {
 
 
 def _scale(course: Course) -> float:
-    """The largest return of the task, in whose units temperatures are given. Theirs begins at 1, for all tasks, which is
-    0.04 of the largest return with 7 links; with 1 link it would be twice that return, and take long to fall."""
+    """The largest return of the task, in whose units temperatures are given. Theirs begins at 1 for all tasks, which
+    is 0.04 of the largest return with 7 links. With 1 link it would be twice that return, and take long to fall."""
     return most(course.task.model.nu)
 
 
