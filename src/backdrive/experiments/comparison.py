@@ -29,8 +29,8 @@ Act = Callable[[Tensor], Tensor]
 class Course:
     """What a method is to do. task: with `limit` steps in an episode. seeds: of all random numbers, one training each.
     samples: steps of the environment in the training of one seed. every: steps between two scores, a divisor of
-    samples. episodes: over which a score is the mean return. file: where a method keeps what it needs to go on, without
-    its suffix. advance: called with the share that is done."""
+    samples. episodes: over which a score is the mean return. file: that of the part, without its suffix. advance:
+    called with the share that is done."""
 
     task: Task
     limit: int
@@ -40,6 +40,10 @@ class Course:
     episodes: int
     file: Path
     advance: Callable[[float], None]
+
+    def agent_file(self, seed: int | None = None) -> Path:
+        """Where the agent of all seeds is kept until the part is finished, or that of one seed."""
+        return self.file.with_name(f"{self.file.name}.agent{'' if seed is None else seed}.pt")
 
     @torch.no_grad()
     def scores(self, act: Act, seeds: Sequence[int] | None = None) -> list[float]:
@@ -83,7 +87,7 @@ def together(course: Course, agent: Agent, act: Act, seeds: int) -> list[Progres
         agent.curve.last().update({f"score{k}": score for k, score in enumerate(scores)})
         course.advance(agent.steps / (course.samples * seeds))
 
-    agent.train(steps=course.samples * seeds, save=course.file.with_suffix(".pt"), callback=tell)
+    agent.train(steps=course.samples * seeds, save=course.agent_file(), callback=tell)
     _finished(agent, course.samples * seeds)
     return [_progress(agent, f"score{k}", seeds) for k in range(seeds)]
 
@@ -92,7 +96,7 @@ def one_by_one(course: Course, make: Callable[[int], Agent], load: Callable[[Pat
     """Train an agent for each seed, one after another."""
     found = []
     for k, seed in enumerate(course.seeds):
-        file = course.file.with_suffix(f".{seed}.pt")
+        file = course.agent_file(seed)
         agent = load(file) if file.exists() else make(seed)
         scored = [agent.steps]
 
@@ -136,6 +140,6 @@ def part(run: Run, name: str, about: Mapping[str, Any], method: Method, course: 
         "curves": [asdict(x) for x in progress],
     }  # fmt: skip
     file.write_text(json.dumps(result) + "\n")
-    for left in run.out.glob(f"{course.file.name}.*pt"):
+    for left in run.out.glob(f"{course.file.name}.agent*.pt"):
         left.unlink()
     return result

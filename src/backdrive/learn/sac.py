@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -111,9 +111,10 @@ class SAC(Agent):
     given: SACSettings
 
     def __init__(
-        self, task: Task | str, *, seed: int | Sequence[int] = 0, num_envs: int = 1, **others: Any
+        self, task: Task | str, *, seed: int | Iterable[int] = 0, num_envs: int = 1, **others: Any
     ) -> None:  # fmt: skip
-        self.seeds = [seed] if isinstance(seed, int) else [int(x) for x in seed]
+        several = list(seed) if isinstance(seed, Iterable) else [seed]
+        self.seeds = [checks.integer(x, "seed", 0) for x in several]
         if not self.seeds:
             raise ValueError("seed must be a number or several ones, got none")
         self.shape = len(self.seeds), checks.integer(num_envs, "num_envs")

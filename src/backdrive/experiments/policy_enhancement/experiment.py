@@ -49,7 +49,7 @@ def _part(run: Run, links: int, method: str) -> None:
     seeds = tuple(run.seed + k for k in range(QUICK_SEEDS if run.quick else SEEDS))
     name = f"{method}-{links}" + ("-quick" if run.quick else "") + (f"-seed{run.seed}" if run.seed else "")
     course = Course(
-        task=pendulum(links), limit=FRAMES, seeds=seeds, every=100, episodes=1, file=run.out / f"{name}.part",
+        task=pendulum(links), limit=FRAMES, seeds=seeds, every=100, episodes=1, file=run.out / name,
         samples=100 * (QUICK_EPOCHS if run.quick else EPOCHS) * links,
         advance=lambda share: run.advance(name, round(1000 * share), 1000),
     )  # fmt: skip

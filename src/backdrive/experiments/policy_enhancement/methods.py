@@ -27,7 +27,7 @@ def _scale(course: Course) -> float:
 
 
 def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
-    file = course.file.with_suffix(".pt")
+    file = course.agent_file()
     if file.exists():
         agent = SAC.load(file, course.task)
     else:
@@ -37,7 +37,7 @@ def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
 
 
 def soft_q_learning(course: Course) -> list[Progress]:
-    file = course.file.with_suffix(".pt")
+    file = course.agent_file()
     if file.exists():
         agent = SQL.load(file, course.task)
     else:
@@ -51,7 +51,7 @@ def model_based(course: Course) -> list[Progress]:
         """Whether the time, the last of the observations, is up."""
         return observations[..., -1] > 1.0 - 0.5 / FRAMES
 
-    file = course.file.with_suffix(".pt")
+    file = course.agent_file()
     if file.exists():
         agent = MBPO.load(file, course.task, terminates=over)
     else:

@@ -46,7 +46,7 @@ def _part(run: Run, method: str) -> None:
     seeds = tuple(run.seed + k for k in range(QUICK_SEEDS if run.quick else SEEDS))
     name = f"{method}-ant" + ("-quick" if run.quick else "") + (f"-seed{run.seed}" if run.seed else "")
     course = Course(
-        task=find("Ant", ANT), limit=STEPS, seeds=seeds, every=STEPS, file=run.out / f"{name}.part",
+        task=find("Ant", ANT), limit=STEPS, seeds=seeds, every=STEPS, file=run.out / name,
         episodes=QUICK_EPISODES if run.quick else EPISODES, samples=STEPS * (QUICK_EPOCHS if run.quick else EPOCHS),
         advance=lambda share: run.advance(name, round(1000 * share), 1000),
     )  # fmt: skip

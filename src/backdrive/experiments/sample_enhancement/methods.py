@@ -21,7 +21,7 @@ SOFT: dict[str, Any] = {
 
 
 def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
-    file = course.file.with_suffix(".pt")
+    file = course.agent_file()
     if file.exists():
         agent = SAC.load(file, course.task)
     else:
@@ -31,7 +31,7 @@ def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
 
 
 def soft_q_learning(course: Course) -> list[Progress]:
-    file = course.file.with_suffix(".pt")
+    file = course.agent_file()
     if file.exists():
         agent = SQL.load(file, course.task)
     else:
@@ -45,7 +45,7 @@ def model_based(course: Course) -> list[Progress]:
         """Whether the height of the torso, the first of the observations, is not that of an Ant that stands."""
         return (observations[..., 0] < 0.2) | (observations[..., 0] > 1.0)
 
-    file = course.file.with_suffix(".pt")
+    file = course.agent_file()
     if file.exists():
         agent = MBPO.load(file, course.task, terminates=fallen)
     else:
