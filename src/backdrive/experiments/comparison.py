@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ..envs import Task, VectorEnv
-from ..learn import Agent
+from ..learn import SAC, Agent
 from ..threads import one_torch_thread
 from .run import Run
 
@@ -26,7 +26,7 @@ Act = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
-class Course:
+class Trial:
     """What a method is to do. task: with `limit` steps in an episode. seeds: of all random numbers, one training each.
     samples: steps of the environment in the training of one seed. every: steps between two scores, a divisor of
     samples. episodes: over which a score is the mean return. file: that of the part, without its suffix. advance:
@@ -75,47 +75,55 @@ class Progress:
         return max(self.scores)
 
 
-Method = Callable[[Course], list[Progress]]
-"""A method of learning: trains the seeds of a course, and tells how each got on."""
+Method = Callable[[Trial], list[Progress]]
+"""A method of learning: trains the seeds of a trial, and tells how each got on."""
 
 
-def together(course: Course, agent: Agent, act: Act, seeds: int) -> list[Progress]:
-    """Train an agent of several seeds at once; its scores are in its curve, and so in its file."""
+def at_once(trial: Trial, kind: type[SAC], settings: Mapping[str, Any], **always: Any) -> list[Progress]:
+    """Train the seeds of a trial in one agent. always: arguments that its file does not keep."""
+    file, count = trial.agent_file(), len(trial.seeds)
+    if file.exists():
+        agent = kind.load(file, trial.task, **always)
+    else:
+        given = {**settings, **always, "window": trial.every, "max_episode_steps": trial.limit, "threads": 1}
+        agent = kind(trial.task, seed=trial.seeds, **given)
 
-    def tell(agent: Agent) -> None:
-        scores = course.scores(act)
+    def tell(_: Agent) -> None:
+        scores = trial.scores(agent.mean_action)
         agent.curve.last().update({f"score{k}": score for k, score in enumerate(scores)})
-        course.advance(agent.steps / (course.samples * seeds))
+        trial.advance(agent.steps / (trial.samples * count))
 
-    agent.train(steps=course.samples * seeds, save=course.agent_file(), callback=tell)
-    _finished(agent, course.samples * seeds)
-    return [_progress(agent, f"score{k}", seeds) for k in range(seeds)]
+    _train(agent, trial.samples * count, file, tell)
+    return [_progress(agent, f"score{k}", count) for k in range(count)]
 
 
-def one_by_one(course: Course, make: Callable[[int], Agent], load: Callable[[Path], Agent]) -> list[Progress]:
+def one_by_one(trial: Trial, kind: type[Agent], settings: Mapping[str, Any]) -> list[Progress]:
     """Train an agent for each seed, one after another."""
     found = []
-    for k, seed in enumerate(course.seeds):
-        file = course.agent_file(seed)
-        agent = load(file) if file.exists() else make(seed)
+    for k, seed in enumerate(trial.seeds):
+        file = trial.agent_file(seed)
+        if file.exists():
+            agent = kind.load(file, trial.task)
+        else:
+            agent = kind(trial.task, seed=seed, max_episode_steps=trial.limit, threads=1, **settings)
         scored = [agent.steps]
 
         def tell(agent: Agent, k: int = k, scored: list[int] = scored) -> None:
-            if agent.steps >= scored[0] + course.every or agent.steps >= course.samples:
+            if agent.steps >= scored[0] + trial.every or agent.steps >= trial.samples:
                 scored[0] = agent.steps
-                policy = agent.policy()
-                agent.curve.last()["score0"] = course.scores(lambda x: policy(x), course.seeds[:1])[0]
-            course.advance((k + agent.steps / course.samples) / len(course.seeds))
+                agent.curve.last()["score0"] = trial.scores(agent.policy(), trial.seeds[:1])[0]
+            trial.advance((k + agent.steps / trial.samples) / len(trial.seeds))
 
-        agent.train(steps=course.samples, save=file, callback=tell)
-        _finished(agent, course.samples)
+        _train(agent, trial.samples, file, tell)
         found.append(_progress(agent, "score0", 1))
     return found
 
 
-def _finished(agent: Agent, steps: int) -> None:
+def _train(agent: Agent, steps: int, file: Path, tell: Callable[[Agent], None]) -> None:
+    """Train an agent, whose scores are in its curve and so in its file."""
+    agent.train(steps=steps, save=file, callback=tell)
     if agent.steps < steps:
-        raise KeyboardInterrupt  # as `train` was; the next run goes on from the agent's file
+        raise KeyboardInterrupt  # as `train` was; the next run goes on from the file
 
 
 def _progress(agent: Agent, name: str, seeds: int) -> Progress:
@@ -125,7 +133,7 @@ def _progress(agent: Agent, name: str, seeds: int) -> Progress:
     return Progress(samples, simulated, [round(row[name], 5) for row in rows])
 
 
-def part(run: Run, name: str, about: Mapping[str, Any], method: Method, course: Course) -> dict[str, Any]:
+def part(run: Run, name: str, about: Mapping[str, Any], method: Method, trial: Trial) -> dict[str, Any]:
     """The results of a part: kept ones, or those of training now. about: what the results say of it besides."""
     file = run.file(f"{name}.json")
     if file.exists():
@@ -133,13 +141,13 @@ def part(run: Run, name: str, about: Mapping[str, Any], method: Method, course: 
         return json.loads(file.read_text())
     begin = time.perf_counter()
     with one_torch_thread():
-        progress = method(course)
+        progress = method(trial)
     result = {
-        **about, "seeds": list(course.seeds), "seconds": round(time.perf_counter() - begin, 1),
+        **about, "seeds": list(trial.seeds), "seconds": round(time.perf_counter() - begin, 1),
         "best": [x.best for x in progress],
         "curves": [asdict(x) for x in progress],
     }  # fmt: skip
     file.write_text(json.dumps(result) + "\n")
-    for left in run.out.glob(f"{course.file.name}.agent*.pt"):
+    for left in run.out.glob(f"{trial.file.name}.agent*.pt"):
         left.unlink()
     return result

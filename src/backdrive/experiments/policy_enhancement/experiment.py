@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from ...model import checks
-from ..comparison import Course, part
+from ..comparison import Trial, part
 from ..run import Run, WrongOption
 from .figures import draw_curves, draw_links
 from .methods import METHODS
@@ -24,8 +24,6 @@ def run(run: Run) -> None:
         for method in _chosen_methods(run):
             _part(run, links, method)
             _draw(run)
-    if not finished(run.out):
-        _draw(run)
 
 
 def _chosen_links(run: Run) -> tuple[int, ...]:
@@ -48,18 +46,18 @@ def _chosen_methods(run: Run) -> tuple[str, ...]:
 def _part(run: Run, links: int, method: str) -> None:
     seeds = tuple(run.seed + k for k in range(QUICK_SEEDS if run.quick else SEEDS))
     name = f"{method}-{links}" + ("-quick" if run.quick else "") + (f"-seed{run.seed}" if run.seed else "")
-    course = Course(
+    trial = Trial(
         task=pendulum(links), limit=FRAMES, seeds=seeds, every=100, episodes=1, file=run.out / name,
         samples=100 * (QUICK_EPOCHS if run.quick else EPOCHS) * links,
         advance=lambda share: run.advance(name, round(1000 * share), 1000),
     )  # fmt: skip
     about = {"method": method, "links": links, "most": most(links), "quick": run.quick}
-    result = part(run, name, about, METHODS[method], course)
+    result = part(run, name, about, METHODS[method], trial)
     best = [x / result["most"] for x in result["best"]]
     simulated = result["curves"][0]["simulated"][-1]
     run.say(
         f"{method}, {links} links: best relative reward {_mean(best):.3f} ({min(best):.3f} to {max(best):.3f}), "
-        f"{course.samples:,} samples, {simulated:,} simulated transitions; "
+        f"{trial.samples:,} samples, {simulated:,} simulated transitions; "
         f"{len(best)} seeds in {result['seconds']:.0f} s"
     )
 

@@ -10,7 +10,7 @@ from ...learn import BPTT, SAC, SHAC
 from ..baselines.mbpo import MBPO
 from ..baselines.ppo import proximal
 from ..baselines.sql import SQL
-from ..comparison import Course, Method, Progress, one_by_one, together
+from ..comparison import Method, Trial, at_once, one_by_one
 from .world import FRAMES, most
 
 SOFT: dict[str, Any] = {
@@ -20,74 +20,25 @@ SOFT: dict[str, Any] = {
 }  # fmt: skip
 
 
-def _scale(course: Course) -> float:
-    """The largest return of the task, in whose units temperatures are given. Theirs begins at 1 for all tasks, which
-    is 0.04 of the largest return with 7 links. With 1 link it would be twice that return, and take long to fall."""
-    return most(course.task.model.nu)
+def soft(trial: Trial, temperature: float = 0.04) -> dict[str, Any]:
+    """Settings with a temperature in units of the largest return. Theirs begins at 1 for all tasks, which is 0.04 of
+    the largest return with 7 links. With 1 link it would be twice that return, and take long to fall."""
+    return {**SOFT, "temperature": temperature * most(trial.task.model.nu)}
 
 
-def soft_actor_critic(course: Course, **settings: Any) -> list[Progress]:
-    file = course.agent_file()
-    if file.exists():
-        agent = SAC.load(file, course.task)
-    else:
-        given = {**SOFT, "temperature": 0.04 * _scale(course), **settings}
-        agent = SAC(course.task, seed=course.seeds, threads=1, window=course.every, **given)
-    return together(course, agent, agent.mean_action, len(course.seeds))
-
-
-def soft_q_learning(course: Course) -> list[Progress]:
-    file = course.agent_file()
-    if file.exists():
-        agent = SQL.load(file, course.task)
-    else:
-        given = {**SOFT, "temperature": 0.06 * _scale(course), "particles": 8}
-        agent = SQL(course.task, seed=course.seeds, threads=1, window=course.every, **given)
-    return together(course, agent, agent.mean_action, len(course.seeds))
-
-
-def model_based(course: Course) -> list[Progress]:
-    def over(observations: Tensor) -> Tensor:
-        """Whether the time, the last of the observations, is up."""
-        return observations[..., -1] > 1.0 - 0.5 / FRAMES
-
-    file = course.agent_file()
-    if file.exists():
-        agent = MBPO.load(file, course.task, terminates=over)
-    else:
-        given = {**SOFT, "temperature": 0.04 * _scale(course), "rollout": (1, 15, 1, 10)}
-        agent = MBPO(course.task, terminates=over, seed=course.seeds, threads=1, window=course.every, **given)
-    return together(course, agent, agent.mean_action, len(course.seeds))
-
-
-def short_horizon(course: Course) -> list[Progress]:
-    settings: dict[str, Any] = {"num_envs": 4, "horizon": 25, "discount": 1.0, "terminal_value": False}
-    return one_by_one(
-        course,
-        lambda seed: SHAC(course.task, seed=seed, threads=1, max_episode_steps=FRAMES, **settings),
-        lambda file: SHAC.load(file, course.task),
-    )
-
-
-def through_time(course: Course) -> list[Progress]:
-    settings: dict[str, Any] = {"num_envs": 1, "max_episode_steps": FRAMES, "learning_rate": 5e-3}
-    return one_by_one(
-        course,
-        lambda seed: BPTT(course.task, seed=seed, threads=1, **settings),
-        lambda file: BPTT.load(file, course.task),
-    )
-
-
-def proximal_policy(course: Course) -> list[Progress]:
-    return proximal(course, n_steps=200, batch_size=50, gamma=1.0, learning_rate=3e-4)
+def over(observations: Tensor) -> Tensor:
+    """Whether the time, the last of the observations, is up."""
+    return observations[..., -1] > 1.0 - 0.5 / FRAMES
 
 
 METHODS: dict[str, Method] = {
-    "sac": soft_actor_critic,
-    "sac-policy": lambda course: soft_actor_critic(course, enhance="policy"),
-    "ppo": proximal_policy,
-    "sql": soft_q_learning,
-    "mbpo": model_based,
-    "shac": short_horizon,
-    "bptt": through_time,
+    "sac": lambda trial: at_once(trial, SAC, soft(trial)),
+    "sac-policy": lambda trial: at_once(trial, SAC, {**soft(trial), "enhance": "policy"}),
+    "ppo": lambda trial: proximal(trial, n_steps=200, batch_size=50, gamma=1.0, learning_rate=3e-4),
+    "sql": lambda trial: at_once(trial, SQL, {**soft(trial, 0.06), "particles": 8}),
+    "mbpo": lambda trial: at_once(trial, MBPO, {**soft(trial), "rollout": (1, 15, 1, 10)}, terminates=over),
+    "shac": lambda trial: one_by_one(
+        trial, SHAC, {"num_envs": 4, "horizon": 25, "discount": 1.0, "terminal_value": False}
+    ),
+    "bptt": lambda trial: one_by_one(trial, BPTT, {"num_envs": 1, "learning_rate": 5e-3}),
 }

@@ -11,7 +11,7 @@ import numpy as np
 
 from ...envs import find
 from ...model import checks
-from ..comparison import Course, part
+from ..comparison import Trial, part
 from ..run import Run, WrongOption
 from .methods import METHODS
 
@@ -45,16 +45,16 @@ def run(run: Run) -> None:
 def _part(run: Run, method: str) -> None:
     seeds = tuple(run.seed + k for k in range(QUICK_SEEDS if run.quick else SEEDS))
     name = f"{method}-ant" + ("-quick" if run.quick else "") + (f"-seed{run.seed}" if run.seed else "")
-    course = Course(
+    trial = Trial(
         task=find("Ant", ANT), limit=STEPS, seeds=seeds, every=STEPS, file=run.out / name,
         episodes=QUICK_EPISODES if run.quick else EPISODES, samples=STEPS * (QUICK_EPOCHS if run.quick else EPOCHS),
         advance=lambda share: run.advance(name, round(1000 * share), 1000),
     )  # fmt: skip
-    result = part(run, name, {"method": method, "quick": run.quick}, METHODS[method], course)
+    result = part(run, name, {"method": method, "quick": run.quick}, METHODS[method], trial)
     best = result["best"]
     run.say(
         f"{method}: best return {np.mean(best):,.0f} ({min(best):,.0f} to {max(best):,.0f}), "
-        f"{course.samples:,} samples, {result['curves'][0]['simulated'][-1]:,} simulated transitions; "
+        f"{trial.samples:,} samples, {result['curves'][0]['simulated'][-1]:,} simulated transitions; "
         f"{len(best)} seeds in {result['seconds']:.0f} s"
     )
 
