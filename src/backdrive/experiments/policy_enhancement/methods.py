@@ -19,6 +19,8 @@ SOFT: dict[str, Any] = {
     "batch": 64, "actor": (64, 64), "critic": (64, 64),
 }  # fmt: skip
 
+MODEL = {"rollout": (1, 15, 1, 10), "model_updates": 100, "branches": 2500}
+
 
 def soft(trial: Trial, temperature: float = 0.04) -> dict[str, Any]:
     """Settings with a temperature in units of the largest return. Theirs begins at 1 for all tasks, which is 0.04 of
@@ -35,8 +37,8 @@ METHODS: dict[str, Method] = {
     "sac": lambda trial: at_once(trial, SAC, soft(trial)),
     "sac-policy": lambda trial: at_once(trial, SAC, {**soft(trial), "enhance": "policy"}),
     "ppo": lambda trial: proximal(trial, n_steps=200, batch_size=50, gamma=1.0, learning_rate=3e-4),
-    "sql": lambda trial: at_once(trial, SQL, {**soft(trial, 0.06), "particles": 8}),
-    "mbpo": lambda trial: at_once(trial, MBPO, {**soft(trial), "rollout": (1, 15, 1, 10)}, terminates=over),
+    "sql": lambda trial: at_once(trial, SQL, {**soft(trial, 0.06), "particles": 8, "batch": 32}),
+    "mbpo": lambda trial: at_once(trial, MBPO, {**soft(trial), **MODEL}, terminates=over),
     "shac": lambda trial: one_by_one(
         trial, SHAC, {"num_envs": 4, "horizon": 25, "discount": 1.0, "terminal_value": False}
     ),
