@@ -138,7 +138,7 @@ class SAC(Agent):
             self.batch = Batch(
                 world.task, seeds * given.batch, world.env.batch.dtype, world.env.simulator.threads, None
             )
-            self.fields = [x.shape[-1] for x in world.state]
+            self.fields = [x.shape[-1] for x in world.env.batch.where()]
             self.states = Replay(seeds, sum(self.fields), kept, slack, self.batch.dtype)
         self.simulated = self.moves = self.not_finite = 0
         self.largest_reward = 0.0
@@ -181,7 +181,7 @@ class SAC(Agent):
     def _move(self) -> int:
         """Move all environments by a step, and remember it. The number of episodes that terminated."""
         (seeds, envs), world, given = self.shape, self.world, self.given
-        state, x = world.state, world.detach().float().view(seeds, envs, -1)
+        state, x = world.env.batch.where(), world.detach().float().view(seeds, envs, -1)
         with torch.no_grad():
             if self.moves < given.explore:
                 action = 2.0 * drawn(torch.rand, self.generators, envs, len(self.middle)) - 1.0
@@ -194,8 +194,9 @@ class SAC(Agent):
         enhanced = given.enhance == "samples"
         with torch.set_grad_enabled(enhanced):
             action.requires_grad_(enhanced)
-            step, finished = world.step(self.middle + self.reach * action.flatten(0, 1))
-        self.returns.extend(finished)
+            step = world.step(self.middle + self.reach * action.flatten(0, 1))
+        self.returns.extend(world.finished)
+        world.finished.clear()
         reward = step.reward.float().view(seeds, envs, 1)
         self._check_rewards(reward.detach())
         going = (~step.terminated).float().view(seeds, envs, 1)
@@ -283,7 +284,7 @@ class SAC(Agent):
         """The backup of actions in (-1, 1) [S, B, na] from states of the simulator [S, B, nq + nv], with the graph of
         the simulator's step: [S, B]."""
         batch, (seeds, size) = self.batch, action.shape[:2]
-        kind = type(self.world.state)
+        kind = type(self.world.env.batch.where())
         batch.state = kind(*states.flatten(0, 1).split(self.fields, -1))
         if action.requires_grad:
             action.register_hook(self._finite)

@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from ...learn import BPTT, SAC, SHAC
-from ..baselines.mbpo import MBPO
-from ..baselines.ppo import proximal
-from ..baselines.sql import SQL
 from ..comparison import Method, Trial, at_once, one_by_one
+from ..gradient_free.mbpo import MBPO
+from ..gradient_free.ppo import proximal
+from ..gradient_free.sql import SQL
 from .world import FRAMES, most
 
 SOFT: dict[str, Any] = {

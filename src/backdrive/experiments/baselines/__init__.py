@@ -1,1 +1,0 @@
-"""Methods without the gradient of the physics, for comparison: PPO (Stable-Baselines3), SQL and MBPO."""
