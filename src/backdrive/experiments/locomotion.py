@@ -26,7 +26,7 @@ from ..learn import SHAC, Agent, Curve, Score, evaluate, widened
 from ..model import State, checks
 from ..threads import one_torch_thread
 from ..trajectory import Trajectory
-from .baselines import timed
+from .gradient_free import timed
 from .run import Run, WrongOption
 
 TELL_EVERY = 20.0

@@ -183,7 +183,7 @@ def test_the_value_of_policy_enhancement_is_that_of_the_environment():
 
 def test_neighbours_are_where_the_simulator_goes():
     agent = small("NLinkPendulum", options={"links": 2}, enhance="samples", extra=3, spread=1e-3, explore=20)
-    state = agent.world.state
+    state = agent.world.env.batch.where()
     agent.train(steps=10)
     rows = agent.replay.rows[0, :4]  # the first transition and its neighbours
     _, action, reward, following, _ = rows.split(agent.columns, -1)

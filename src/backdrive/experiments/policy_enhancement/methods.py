@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from ...learn import BPTT, SAC, SHAC
-from ..baselines.mbpo import MBPO
-from ..baselines.ppo import proximal
-from ..baselines.sql import SQL
 from ..comparison import Method, Trial, at_once, one_by_one
+from ..gradient_free.mbpo import MBPO
+from ..gradient_free.ppo import proximal
+from ..gradient_free.sql import SQL
 from .world import FRAMES, most
 
 SOFT: dict[str, Any] = {
@@ -18,6 +18,8 @@ SOFT: dict[str, Any] = {
     # Smaller than theirs (256 transitions, 256 neurons), so that all parts together take hours and not days.
     "batch": 64, "actor": (64, 64), "critic": (64, 64),
 }  # fmt: skip
+
+MODEL = {"rollout": (1, 15, 1, 10), "model_updates": 100, "branches": 2500}
 
 
 def soft(trial: Trial, temperature: float = 0.04) -> dict[str, Any]:
@@ -35,8 +37,8 @@ METHODS: dict[str, Method] = {
     "sac": lambda trial: at_once(trial, SAC, soft(trial)),
     "sac-policy": lambda trial: at_once(trial, SAC, {**soft(trial), "enhance": "policy"}),
     "ppo": lambda trial: proximal(trial, n_steps=200, batch_size=50, gamma=1.0, learning_rate=3e-4),
-    "sql": lambda trial: at_once(trial, SQL, {**soft(trial, 0.06), "particles": 8}),
-    "mbpo": lambda trial: at_once(trial, MBPO, {**soft(trial), "rollout": (1, 15, 1, 10)}, terminates=over),
+    "sql": lambda trial: at_once(trial, SQL, {**soft(trial, 0.06), "particles": 8, "batch": 32}),
+    "mbpo": lambda trial: at_once(trial, MBPO, {**soft(trial), **MODEL}, terminates=over),
     "shac": lambda trial: one_by_one(
         trial, SHAC, {"num_envs": 4, "horizon": 25, "discount": 1.0, "terminal_value": False}
     ),

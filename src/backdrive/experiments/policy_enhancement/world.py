@@ -60,8 +60,9 @@ def pendulum(links: int) -> Task:
 
     def distance(state: State) -> Tensor:
         """Squared distance of the tip from the highest point, m², [B]."""
-        x, y = ends(state)
-        return x[..., -1].square() + (y[..., -1] - reach).square()
+        angle = state.q[..., :links].cumsum(-1)
+        x, y = LENGTH * angle.cos().sum(-1), LENGTH * angle.sin().sum(-1)
+        return x.square() + (y - reach).square()
 
     def observe(state: State) -> Tensor:
         time = state.q[..., links:] / (FRAMES * DT)

@@ -7,10 +7,10 @@ from typing import Any
 from torch import Tensor
 
 from ...learn import SAC, SHAC
-from ..baselines.mbpo import MBPO
-from ..baselines.ppo import proximal
-from ..baselines.sql import SQL
 from ..comparison import Method, at_once, one_by_one
+from ..gradient_free.mbpo import MBPO
+from ..gradient_free.ppo import proximal
+from ..gradient_free.sql import SQL
 
 SOFT: dict[str, Any] = {
     "updates": 20, "discount": 0.99, "learning_rate": 3e-4, "target_entropy": -4.0, "explore": 5000, "keep": 0.995,

@@ -9,8 +9,8 @@ import torch
 
 from backdrive import learn
 from backdrive.envs import VectorEnv
-from backdrive.experiments.baselines.mbpo import MBPO, Models
-from backdrive.experiments.baselines.sql import SQL, repeated
+from backdrive.experiments.gradient_free.mbpo import MBPO, Models
+from backdrive.experiments.gradient_free.sql import SQL, repeated
 from backdrive.learn.sac import descend
 from backdrive.threads import one_torch_thread
 
