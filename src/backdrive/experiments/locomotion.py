@@ -56,7 +56,7 @@ COURSES = {
     "HalfCheetah": Course(600.0, {"clip": 200.0}),
     "Hopper": Course(300.0, {"clip": 300.0, "entropy": 0.1, "learning_rate": 7e-4}),
     "Walker2d": Course(600.0, {"clip": 500.0, "entropy": 0.1}),
-    "Humanoid": Course(2700.0, {"num_envs": 128, "clip": 300.0}, {**UNFELT, **UNSEEN}, sees=45),
+    "Humanoid": Course(2700.0, {"num_envs": 128, "clip": 300.0, "entropy": 0.1}, {**UNFELT, **UNSEEN}, sees=45),
 }
 
 
