@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..ir import Floats, Known, Scalar, sqrt
-from ..physics.constraints.delassus import COMPONENTS
+from ..physics.constraints.root_frame import COMPONENTS
 from ..physics.integrators import Integrator
 from ..physics.math import spatial as sp
 from ..physics.math.arrays import axpy

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from ..ir import Mask, Scalar, maximum, select
 from ..physics.constraints.contact_terms import SLOP, bounces, contact_bias, resultant, row_compliance, violation
-from ..physics.constraints.delassus import COMPONENTS
+from ..physics.constraints.root_frame import COMPONENTS
 from ..physics.constraints.rows import (
     NO_SLIP,
     ContactRows,

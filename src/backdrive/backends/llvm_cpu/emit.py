@@ -8,6 +8,7 @@ from ...ir.arrays import Storage
 from ...ir.fuse import fuse, live_nodes
 from ...ir.graph import Graph, Node, Region, Value, traced
 from .abi import APART, HEADER
+from .transpose import transpose
 from .types import LaneTypes
 
 _BINARY = {
@@ -142,31 +143,12 @@ class FunctionEmitter:
         if first.op == "load":
             values = [self._define(f"load {vector}, ptr {row}, align {align}") for row in rows]
             names = [f"%t{index}" for index in nodes]
-            self._transpose(values, names + [self._fresh() for _ in range(types.lanes - len(nodes))])
+            transpose(self._define, types, values, names + [self._fresh() for _ in range(types.lanes - len(nodes))])
         else:
             values = [self._operand(self.graph.nodes[index].args[3], "f") for index in nodes]
             values += [types.constant(0.0, "f")] * (types.lanes - len(nodes))
-            for row, value in zip(rows, self._transpose(values), strict=True):
+            for row, value in zip(rows, transpose(self._define, types, values), strict=True):
                 self._line(f"store {vector} {value}, ptr {row}, align {align}")
-
-    def _transpose(self, values: list[str], results: list[str] | None = None) -> list[str]:
-        """Transpose as many registers as lanes: exchange the off-diagonal quarters of blocks of all sizes."""
-        lanes, vector = self.types.lanes, self.types.of["f"]
-        size = lanes // 2
-        while size:
-            exchanged = list(values)
-            for i in (i for i in range(lanes) if not i & size):
-                low = [j if j % (2 * size) < size else lanes + j - size for j in range(lanes)]
-                high = [j + size if j % (2 * size) < size else lanes + j for j in range(lanes)]
-                for k, mask in ((i, low), (i + size, high)):
-                    words = ", ".join(f"i32 {j}" for j in mask)
-                    name = results[k] if size == 1 and results else None
-                    exchanged[k] = self._define(
-                        f"shufflevector {vector} {values[i]}, {vector} {values[i + size]}, <{lanes} x i32> <{words}>",
-                        name,
-                    )
-            values, size = exchanged, size // 2
-        return values
 
     def _node(self, index: int, node: Node) -> None:
         op, args, type = node

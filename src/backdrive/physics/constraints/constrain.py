@@ -41,11 +41,11 @@ from ..tree.poses import link_poses, pose_size
 from ..tree.tree import Tree
 from .assemble import LinkMotions, RowAssembler
 from .correction import correct
-from .delassus import RootFrameFactors
 from .energy_guard import EnergyGuard
 from .friction_cone import FrictionCone
 from .outcome import ConstraintOutcome, FreeMotion, LimitRows
 from .problem import ContactProblem
+from .root_frame import RootFrameFactors
 
 
 def constrain(

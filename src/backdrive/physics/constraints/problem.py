@@ -18,7 +18,8 @@ from ..math.linear import TILE
 from ..solvers.active_set import NO_ACTIVE_SET
 from ..solvers.complementarity import counts
 from .constraints import Constraints, Support
-from .delassus import DenseDelassus, RootFrameFactors
+from .delassus import DenseDelassus
+from .root_frame import RootFrameFactors
 from .rows import Row
 
 

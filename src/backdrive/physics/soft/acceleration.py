@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 
 from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when
 from ..constraints.assemble import LinkMotions
-from ..constraints.delassus import RootFrameFactors
+from ..constraints.root_frame import RootFrameFactors
 from ..math.arrays import copy
 from ..state import StateArrays, StepInputs
 from ..tree.dynamics import Dynamics, complete, reduced_dynamics

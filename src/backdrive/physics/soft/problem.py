@@ -31,7 +31,8 @@ from ...ir import (
 )
 from ..constraints.assemble import LinkMotions
 from ..constraints.constraints import Constraints, Support
-from ..constraints.delassus import ReducedRows, RootFrameFactors
+from ..constraints.delassus import ReducedRows
+from ..constraints.root_frame import RootFrameFactors
 from ..constraints.rows import Row
 from ..math.linear import TILE
 from ..tree.tree import Tree
