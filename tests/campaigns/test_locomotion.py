@@ -54,9 +54,9 @@ def test_an_interrupted_part_goes_on(tmp_path, monkeypatch):
         warnings.simplefilter("ignore")  # of the interrupt
         patch.setattr(learn.Agent, "_one", interrupted)
         with pytest.raises(KeyboardInterrupt):
-            run(tmp_path, env="Hopper", seconds="4")
-    steps = learn.SHAC.load(tmp_path / "Hopper-seed3-4s.agent.pt").steps
-    written, (goes_on, _) = run(tmp_path, env="Hopper", seconds="4")
+            run(tmp_path, env="Hopper", seconds="20")
+    steps = learn.SHAC.load(tmp_path / "Hopper-seed3-20s.agent.pt").steps
+    written, (goes_on, _) = run(tmp_path, env="Hopper", seconds="20")
     assert f"{steps:,} steps" in goes_on and written["results"]["parts"][0]["steps"] > steps
 
 
