@@ -100,19 +100,21 @@ def test_gradients_of_boxes_at_rest(seed):
 def test_gradients_through_many_sweeps_do_not_grow(seed):
     """Boxes on each other need hundreds of sweeps; too much momentum, and the gradient of these grew to 1e15.
 
-    Friction may make sweeps cycle, however many they are: there it does grow, and the status says so.
+    Friction may make sweeps cycle, however many they are (of seed 4, after 275 steps): the derivative of that cycle is
+    1e20, so the way back ends early, and the status says that these sweeps did not converge.
     """
     model = pile(20, seed=seed, kinds=("box",))
     simulator = bd.Simulator(model, 0.005, sparse=True)
     path = simulator.rollout(model.initial_state(), steps=400)
     calm = 0
-    for t in range(150, 401, 50):
+    for t in range(150, 401, 25):
         v = path.v[t].clone().requires_grad_()
         after = simulator.rollout(bd.State(path.q[t], v), steps=2)
         (gradient,) = torch.autograd.grad(after.last.v.sum(), v)
-        calm += int(after.status.residual.max() < 1e-3)
-        assert gradient.abs().max() < 1e5 or after.status.residual.max() >= 1e-3
-    assert calm >= 3
+        assert gradient.abs().max() < 1e5
+        assert gradient.abs().max() < 1e3 or not after.status.converged.any()
+        calm += int(gradient.abs().max() < 1e3)
+    assert calm >= 8
 
 
 @pytest.mark.parametrize("pyramid", [6, 8])

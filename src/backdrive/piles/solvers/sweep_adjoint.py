@@ -1,6 +1,8 @@
 """The derivative of the sweeps of `sweep_kernels`, sweep by sweep backwards.
 
-The impulses and y of every sweep are kept; everything else is recomputed on the way.
+The impulses and y of every sweep are kept; everything else is recomputed on the way. Sweeps that have not converged may
+cycle, and the derivative of a cycle grows without bound with the number of its sweeps: the way back of a group ends
+where its cotangents have grown beyond a limit.
 """
 
 from __future__ import annotations
@@ -8,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...ir import Scalar, absolute, interruptible, loop, select
+from ...ir import Scalar, absolute, any_lane, carry, interruptible, loop, maximum, select, when
 from ...physics.math import spatial as sp
 from ...physics.math.arrays import accumulate
 from ...physics.math.spatial import Vec
-from ..arguments import IntegerIn, IntsIn, PacksOut
+from ..arguments import IntegerIn, IntsIn, NumberIn, PacksOut
 from ..contacts import ContactBlock, ContactForm
 from .sweep_parts import (
     GroupedArguments,
@@ -33,7 +35,8 @@ class SolveAdjointArguments(GroupedArguments):
     blocks and blocks_bar are in reverse order, so that memory is read forwards: that is a third faster. y_bar [2, body,
     stride]: cotangents of y after the last sweep, and of the sweep before it, initially zero. impulses_bar: cotangents
     of the impulses after the last sweep; in the end, of the given impulses. before_bar: of the sweep before, initially
-    zero. blocks_bar: cotangents of the blocks are added (of 1/d: times 1/d). work: [body, 2 stride].
+    zero. blocks_bar: cotangents of the blocks are added (of 1/d: times 1/d). work: [body, 2 stride]. limit: the largest cotangent of y before a sweep; what a group passes on
+    beyond it is zero.
     """
 
     made: IntsIn
@@ -48,12 +51,14 @@ class SolveAdjointArguments(GroupedArguments):
     width: IntegerIn
     most: IntegerIn
     ring: IntegerIn
+    limit: NumberIn
 
 
 def solve_adjoint(form: ContactForm, a: SolveAdjointArguments) -> None:
     """Kernel: the derivative of `sweep_kernels.solve`."""
     size, rows, nv = form.block.size, form.rows, form.body.nv
     kept, earlier_bar = SweepHistory(a.impulses, a.registers * rows, a.ring), a.y_bar.at(a.width)
+    largest = carry(1)
     for g in loop(a.groups):
         group = IslandGroup(g, a, nv)
         each, (low, high) = group.row_registers, group.rows
@@ -81,12 +86,27 @@ def solve_adjoint(form: ContactForm, a: SolveAdjointArguments) -> None:
                     a.before_bar.put(c, sp.scale(-beta, bars.old))
                     bodies.add(bars.speeds, block.pushes, 1)
                 bodies.store()
+            largest[0] = 0.0
             for k in loop(high, start=low):
                 for m in range(each):
                     x_bar = a.work.at(k * (2 * each) + each)[m]
+                    largest[0] = maximum(largest[0], absolute(x_bar))
                     a.y_bar.at(k * each)[m] = earlier_bar.at(k * each)[m] + (1.0 + beta) * x_bar
                     earlier_bar.at(k * each)[m] = -beta * x_bar
+            for _ in when(any_lane(largest[0] > a.limit)):
+                end_way_back(form, a, group)
         start_adjoint(form, a, group)
+
+
+def end_way_back(form: ContactForm, a: SolveAdjointArguments, group: IslandGroup) -> None:
+    """Let the cotangents of a group be zero, so that its sweeps before get none."""
+    rows, earlier_bar, (start, stop) = form.rows, a.y_bar.at(a.width), group.contacts
+    for k in loop(group.registers[1], start=group.registers[0]):
+        a.y_bar[k] = 0.0
+        earlier_bar[k] = 0.0
+    for k in loop(stop * rows, start=start * rows):
+        a.impulses_bar[k] = 0.0
+        a.before_bar[k] = 0.0
 
 
 def start_adjoint(form: ContactForm, a: SolveAdjointArguments, group: IslandGroup) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +21,9 @@ from .sweep_parts import MOMENTUM, PERIOD
 
 Array = np.ndarray
 COLD_FACTOR = 10  # without the impulses of the step before, this many times more sweeps are allowed
+
+# Cotangents of sweeps that have not converged grow at most this many times on the way back through them.
+MOST_GROWTH = 100.0
 
 
 @dataclass
@@ -153,9 +157,22 @@ class SweepSolver:
             impulses_bar=cotangents.impulses, before_bar=memory.zeros("before_bar", *cotangents.impulses.shape),
             blocks_bar=blocks_bar, work=memory.array("work", contacts.rows, 2 * form.stride),
             registers=contacts.registers, width=self._width(contacts), most=velocities.most,
-            ring=len(velocities.history),
+            ring=len(velocities.history), limit=self._largest_cotangent(problem, solution, cotangents),
         )  # fmt: skip
         return BlockCotangents(blocks_bar, cotangents.impulses)
+
+    def _largest_cotangent(
+        self, problem: PileProblem, solution: PileSolution, cotangents: SolutionCotangents
+    ) -> float:
+        """The largest cotangent of y that sweeps pass on to those before them: none, if they have converged.
+
+        The sweeps of a contact turn a cotangent of its impulses into one of y that is at most √(1/d) times as large.
+        """
+        if solution.residual <= self.tolerance:
+            return math.inf
+        inverse = problem.blocks[:, self.form.contact.block["inverse"]]
+        by_impulses = np.abs(cotangents.impulses).max(initial=0.0) * math.sqrt(inverse.max(initial=0.0))
+        return MOST_GROWTH * float(np.abs(cotangents.y).max(initial=0.0) + by_impulses)
 
 
 # ------------------------------------------------------------------------------------------ kernels
