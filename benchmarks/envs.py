@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -14,6 +13,7 @@ import torch
 
 import backdrive as bd
 import backdrive.envs
+from backdrive.backends import available_cores
 
 from .report import Table, Target, microseconds, per_second
 from .timing import Case, Run
@@ -26,7 +26,7 @@ BY_EULER = "Gymnasium, sync, 64, by Euler"
 
 def measure(run: Run) -> list[Table]:
     """Steps of environments (5 of the simulator's) per second, with random actions and new starts where one fell."""
-    cores = os.cpu_count() or 1
+    cores = available_cores()
     table = Table(
         f"Ant, vector environments, {cores} cores, float64", ["", "environments", "µs per step", "steps/s", "ratio"]
     )

@@ -14,6 +14,8 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from backdrive.backends import available_cores
+
 SCRIPT = Path(__file__).parents[1] / "tests" / "support" / "fuzz_operators.py"
 PART = 10_000  # calls of one process
 
@@ -22,7 +24,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.fuzz", description=__doc__.split("\n")[0])
     parser.add_argument("--calls", type=int, default=1_000_000, help="of all seeds together")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 31337])
-    parser.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="processes at a time")
+    parser.add_argument("-j", "--jobs", type=int, default=available_cores(), help="processes at a time")
     arguments = parser.parse_args()
     parts, began, made, refused, failed = [], time.perf_counter(), 0, 0, 0
     for k, first in enumerate(range(0, arguments.calls, PART)):

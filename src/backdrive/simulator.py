@@ -63,7 +63,8 @@ class Simulator(nn.Module):
         cones.
     bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
-    threads: the largest number of threads; None: all cores. It changes no bit of any result.
+    threads: the largest number of threads; None: one for every core that the process may use. They
+        change no bit of any result.
     specialize: compile kernels for this very model (True: faster, a second or two once, with contact a few more) or use
         those that serve every model with the same kinds of shapes (False); "auto": True for models of up to 40 links
         (120 in 2D, 24 with contact), as long as few of their constants are given as parameters.

@@ -20,6 +20,7 @@ from .base import (
     default_backend,
     register,
 )
+from .cores import available_cores
 from .llvm_cpu.backend import LlvmCpu
 from .llvm_cpu.launch import run
 
@@ -27,5 +28,5 @@ register("llvm_cpu", LlvmCpu())
 
 __all__ = [
     "Argument", "Backend", "Executable", "Integer", "Ints", "Kernel", "LlvmCpu", "Number", "Packs", "Picked", "Rows",
-    "Table", "default_backend", "register", "run",
+    "Table", "available_cores", "default_backend", "register", "run",
 ]  # fmt: skip

@@ -14,19 +14,17 @@ dozen torch operators on small matrices take a hundred.
 from __future__ import annotations
 
 import functools
-import os
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..backends import Executable, Integer, Kernel, Rows, run
+from ..backends import Executable, Integer, Kernel, Rows, available_cores, run
 from ..ir import Index, ScalarArray, TimedArray, interruptible, is_finite, loop, memory, select
 from .boxqp import factor, inner, solve_box, substitute
 
 Array = np.ndarray
 
-CORES = os.cpu_count() or 1
 THREAD_WORK = 200_000  # Multiplications per thread below which another thread does not pay.
 
 
@@ -171,6 +169,6 @@ def backward(F: Array, H: Array, end: Array, low: Array | None, high: Array | No
         in_use.append(x)
         size = x.size // batch if name in once else x.size // (batch * steps)
         values[name] = (x.ctypes.data, size, 0 if name in once else batch * size)
-    threads = min(CORES, 1 + steps * batch * w**3 // THREAD_WORK)
+    threads = min(available_cores(), 1 + steps * batch * w**3 // THREAD_WORK)
     run(_executable(limited, 8 * dtype.itemsize), batch, threads, values)
     return Policy(gains, feedforward, summary[:, 0], summary[:, 1], summary[:, 2] > 0.5)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import os
 import weakref
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..backends import available_cores
 from ..backends.llvm_cpu.target import host
 from ..model.parameters import RIGID_PARAMETERS, SOFT_PARAMETERS
 from ..physics.clipping import NORMS
@@ -62,7 +62,7 @@ class Program:
 
     def __init__(self, model: Model, settings: ProgramSettings) -> None:
         self.model, self.dtype, self.nonfinite = model, settings.dtype, settings.nonfinite
-        self.threads = settings.threads or os.cpu_count() or 1
+        self.threads = settings.threads or available_cores()
         self.bits = {torch.float64: 64, torch.float32: 32}[settings.dtype]
         self.scheme = settings.scheme if self.bits == 64 else _in_float32(settings.scheme)
         self.constants = torch.from_numpy(model.constants.copy()).to(settings.dtype)

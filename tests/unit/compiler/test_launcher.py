@@ -1,6 +1,8 @@
 """Threads, forks, denormals."""
 
 import multiprocessing
+import os
+import subprocess
 import sys
 import threading
 from concurrent.futures import Future
@@ -37,6 +39,14 @@ def results(kernel, batch, threads, n, seed=0):
     y = np.zeros((batch, 1))
     launch(kernel, batch, threads=threads, x=x, y=y, n=n)
     return y
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity of processes")
+def test_threads_are_those_of_the_cores_that_a_process_may_use():
+    program = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})"
+    program += "; from backdrive.backends import available_cores; print(available_cores())"
+    assert subprocess.run([sys.executable, "-c", program], capture_output=True, text=True).stdout.split() == ["1"]
+    assert backends.available_cores() == len(os.sched_getaffinity(0))
 
 
 def test_calls_from_many_threads_with_pools_of_many_sizes(kernel, monkeypatch):

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from ..base import Executable, Number, Picked, Rows
+from ..cores import available_cores
 from . import interrupts
 from .abi import HEADER
 
@@ -116,7 +117,7 @@ def _submit(threads: int, function: Callable[[int], None], k: int) -> Future:
         if _pool is None or _pool._max_workers < threads - 1:
             if _pool is not None:
                 _pool.shutdown(wait=False)
-            _pool = ThreadPoolExecutor(max(threads - 1, (os.cpu_count() or 2) - 1), thread_name_prefix="backdrive")
+            _pool = ThreadPoolExecutor(max(threads - 1, available_cores() - 1, 1), thread_name_prefix="backdrive")
         return _pool.submit(function, k)
 
 
