@@ -25,6 +25,14 @@ from .windows import OneCall, ShortWindow, stepped
 
 LEAST_RATE = 0.02
 """The share of a learning rate that is left at the end of a training."""
+HORIZON_RATE = 0.05
+"""Relative change of the horizon per iteration and unit of the share of clipped gradients."""
+LARGEST_DISCOUNT = 0.9999
+"""The largest discount of those that change in a training."""
+SHORTEST = 2.0
+"""The shortest horizon that adapts: in shorter windows there are no gradients between steps."""
+OWN = ("largest_reward", "temperature", "horizon")
+"""Numbers of an agent that its file keeps besides its parts."""
 LARGEST_WEIGHT = 50.0
 """Inputs and outputs of an actor are about 1, and so are its weights, unless it diverged."""
 LARGEST_VALUE = 10.0
@@ -34,8 +42,13 @@ worth (and 100 more), or has a weight larger than that worth: its neurons are no
 
 @dataclass(frozen=True, kw_only=True)
 class SHACSettings:
-    """horizon: steps of a window. clip: largest norm of the gradient of an environment's (q, v) between two steps, in
-    units of reward; None: no limit. discount: γ per step. trace: λ of TD(λ).
+    """horizon: steps of a window, at the start. most_clipped: the share of clipped gradients that the horizon follows,
+    since contacts make long windows less useful. It grows while fewer are clipped, up to `longest`, and falls while
+    more are; None: it stays.
+
+    clip: largest norm of the gradient of an environment's (q, v) between two steps, in units of reward; None: no limit.
+    discount: γ per step. last_discount: γ at the end of a training; on the way there, the number 1 / (1 - γ) of steps
+    that a policy looks ahead grows evenly (None: it stays). trace: λ of TD(λ).
 
     entropy: weight of the policy's entropy per action in the reward, at the start; the reward is what is above
     `least_entropy` (log 2 is the entropy of uniform actions). adapt: rate per iteration and unit of entropy by which
@@ -47,13 +60,18 @@ class SHACSettings:
     critic's value also where an episode terminates, so that a fall is judged by what the critic thinks of it.
     learning_rate, critic_rate: of actor and critic, at the start. largest_step: largest norm of the gradient of all
     weights of a network. actor, critic: numbers of neurons of the hidden layers. log_std: logarithm of the standard
-    deviation of the actions at the start, before squashing. layer_norm: whether the actor's layers are normalised.
+    deviation of the actions at the start, before squashing. last_noise: the share of that noise that is left at the end
+    of a training, since what is learned with noise may not be what the mean action does. layer_norm: whether the
+    actor's layers are normalised.
     one_call: whether a window is one call of a kernel where that is possible (see `windows.OneCall`).
     """
 
     horizon: int = 16
+    most_clipped: float | None = None
+    longest: int = 64
     clip: float | None = 30.0
     discount: float = 0.99
+    last_discount: float | None = None
     trace: float = 0.95
     entropy: float = 0.0
     least_entropy: float = 0.0
@@ -70,22 +88,34 @@ class SHACSettings:
     critic: tuple[int, ...] = (64, 64)
     activation: str = "elu"
     log_std: float = -1.0
+    last_noise: float = 1.0
     layer_norm: bool = True
     one_call: bool = True
 
     def __post_init__(self) -> None:
-        for name in ("horizon", "critics", "critic_passes", "critic_batches"):
+        for name in ("horizon", "longest", "critics", "critic_passes", "critic_batches"):
             checks.integer(getattr(self, name), name)
         for name in ("learning_rate", "critic_rate", "largest_step"):
             checks.number(getattr(self, name), name, low=0.0, strict=True)
-        for name in ("discount", "trace", "keep"):
+        for name in ("discount", "trace", "keep", "last_noise"):
             checks.number(getattr(self, name), name, low=0.0, high=1.0)
         for name in ("entropy", "adapt"):
             checks.number(getattr(self, name), name, low=0.0)
         checks.number(self.least_entropy, "least_entropy")
+        if self.entropy > 0.0 and self.last_noise < 1.0:
+            raise ValueError("last_noise < 1 takes the noise away that entropy > 0 rewards: give one of the two")
         checks.number(self.log_std, "log_std")
+        if self.last_discount is not None:
+            for name in ("discount", "last_discount"):
+                checks.number(getattr(self, name), name, low=0.0, high=LARGEST_DISCOUNT)
         if self.clip is not None:
             checks.number(self.clip, "clip", low=0.0, strict=True)
+        if self.most_clipped is not None:
+            checks.number(self.most_clipped, "most_clipped", low=0.0, high=1.0)
+            if self.clip is None:
+                raise ValueError("most_clipped needs a limit that gradients are clipped to: set clip")
+            if self.longest < self.horizon:
+                raise ValueError(f"longest must be at least the horizon, {self.horizon}, got {self.longest}")
         for name in ("actor", "critic"):
             object.__setattr__(self, name, tuple(checks.integer(x, name) for x in getattr(self, name)))
         if self.activation not in ACTIVATIONS:
@@ -115,10 +145,11 @@ class SHAC(Agent):
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
         self.actor_step = torch.optim.Adam(self.actor.parameters(), given.learning_rate, betas=(0.7, 0.95), fused=True)
         self.critic_step = torch.optim.Adam(self.critics.parameters(), given.critic_rate, betas=(0.7, 0.95), fused=True)
-        self.largest_reward, self.temperature = 0.0, given.entropy
+        self.largest_reward, self.temperature, self.horizon = 0.0, given.entropy, float(given.horizon)
         seen = OneCall.possible(world, self.actor) if given.one_call else None
         self.one_call = None if seen is None else OneCall(world, self.actor, self.normaliser, seen)
         self._warned = False
+        self.discount = given.discount
 
     # ------------------------------------------------------------------------------------------ the algorithm
 
@@ -127,7 +158,10 @@ class SHAC(Agent):
         for optimiser, rate in ((self.actor_step, given.learning_rate), (self.critic_step, given.critic_rate)):
             for group in optimiser.param_groups:
                 group["lr"] = rate * max(1.0 - spent, LEAST_RATE)
-        noise = self.noise()
+        if given.last_discount is not None:
+            first, last = (1.0 / (1.0 - x) for x in (given.discount, given.last_discount))
+            self.discount = 1.0 - 1.0 / (first + spent * (last - first))
+        noise = (1.0 + spent * (given.last_noise - 1.0)) * self.noise()
         window = self.window(noise)
         self._check(window)
         entropy = self.actor.entropy(window.actions, noise)
@@ -138,6 +172,9 @@ class SHAC(Agent):
         mean_entropy = float(entropy.detach()[window.counts].mean())
         if given.adapt:
             self.temperature *= math.exp(given.adapt * (given.least_entropy - mean_entropy))
+        if given.most_clipped is not None:
+            factor = math.exp(HORIZON_RATE * (given.most_clipped - clips.share))
+            self.horizon = min(max(self.horizon * factor, SHORTEST), given.longest)
         self.normaliser.update(window.observations[window.counts])
         self.normaliser.refresh()
         self.steps += int(window.counts.sum())
@@ -145,13 +182,13 @@ class SHAC(Agent):
         return {
             "reward": float(window.rewards.detach()[window.counts].mean()), "critic_loss": loss, "gradient": slope,
             "clipped": clips.share, "not_finite": clips.not_finite, "entropy": mean_entropy,
-            "std": float(self.actor.log_std.detach().exp().mean()),
+            "std": float(self.actor.log_std.detach().exp().mean()), "horizon": len(noise),
         }  # fmt: skip
 
     def noise(self) -> Tensor:
         """The random numbers of the actions of a window, [H, N, na]."""
         world = self.world
-        return torch.randn(self.given.horizon, world.count, len(world.low), generator=self.generator)
+        return torch.randn(round(self.horizon), world.count, len(world.low), generator=self.generator)
 
     def window(self, noise: Tensor) -> ShortWindow:
         """Move all environments for a window. Actions and rewards have the graph of the actor."""
@@ -165,11 +202,11 @@ class SHAC(Agent):
     def objective(self, window: ShortWindow, rewards: Tensor) -> Tensor:
         """The sum over all environments of a window's discounted rewards and the value of where it ends."""
         ends = window.ends()
-        weights = window.weights(self.given.discount)
+        weights = window.weights(self.discount)
         value = self.target(self.normaliser(window.last))
         if not self.given.terminal_value:
             value = torch.where(window.terminated[ends], 0.0, value)
-        return (weights * rewards).sum() + (self.given.discount * weights[ends] * value).sum()
+        return (weights * rewards).sum() + (self.discount * weights[ends] * value).sum()
 
     def _improve_actor(self, window: ShortWindow, rewards: Tensor) -> tuple[float, ClipCount]:
         """One step of the actor along its gradient, whose norm is returned, and what was clipped."""
@@ -183,7 +220,7 @@ class SHAC(Agent):
         given = self.given
         with torch.no_grad():
             values = torch.where(window.terminated, 0.0, self.target(self.normaliser(window.finals)))
-        returns = window.returns(rewards, values, given.discount, given.trace)[window.counts]
+        returns = window.returns(rewards, values, self.discount, given.trace)[window.counts]
         x, error = self.normaliser(window.observations[window.counts]), torch.zeros(())
         for _ in range(given.critic_passes):
             order = torch.randperm(len(x), generator=self.generator)
@@ -215,7 +252,7 @@ class SHAC(Agent):
     def _check_networks(self, window: ShortWindow) -> None:
         """Raise if the networks cannot be those of an agent that learns."""
         self.largest_reward = max(self.largest_reward, float(window.rewards.detach().abs().max()))
-        lasting = 1.0 / max(1.0 - self.given.discount, 1e-4)
+        lasting = 1.0 / max(1.0 - self.discount, 1e-4)
         with torch.no_grad():
             value = float(self.critics(self.normaliser(window.observations)).abs().max())
         found = []
@@ -236,9 +273,12 @@ class SHAC(Agent):
         return {"the actor": self.actor, "the critics": self.critics}
 
     def state_dict(self) -> dict[str, Any]:
-        counts = {"largest_reward": self.largest_reward, "temperature": self.temperature}
-        return {**super().state_dict(), **counts}
+        own = {name: getattr(self, name) for name in OWN}
+        return {**super().state_dict(), **own}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self.largest_reward, self.temperature = state["largest_reward"], state["temperature"]
+        for name in OWN:
+            setattr(self, name, state.get(name, getattr(self, name)))
+        if self.given.most_clipped is None:
+            self.horizon = float(self.given.horizon)

@@ -298,6 +298,12 @@ def test_a_learning_rate_that_diverges_is_told_and_nothing_is_lost(name, rate):
     [
         ({"horizont": 3}, "horizon"),
         ({"horizon": 0}, "horizon must be"),
+        ({"last_discount": 1.0}, "last_discount must be <= 0.9999"),
+        ({"last_noise": -0.1}, "last_noise must be >= 0"),
+        ({"last_noise": 0.1, "entropy": 0.1}, "one of the two"),
+        ({"most_clipped": 1.5}, "most_clipped must be <= 1"),
+        ({"most_clipped": 0.2, "clip": None}, "set clip"),
+        ({"most_clipped": 0.2, "horizon": 20, "longest": 10}, "longest must be at least the horizon, 20"),
         ({"discount": 1.5}, "discount must be <= 1"),
         ({"activation": "elo"}, "elu"),
         ({"learning_rate": -1.0}, "learning_rate must be > 0"),

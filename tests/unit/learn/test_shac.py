@@ -52,6 +52,48 @@ def test_the_gradient_of_the_objective_is_that_of_differences(task, terminal_val
         assert float((x.grad * direction).sum()) == pytest.approx(difference, rel=1e-5, abs=1e-5)
 
 
+@pytest.mark.parametrize(("clip", "goes_to"), [(1e-9, 2), (1e9, 12)])
+def test_the_horizon_follows_the_share_of_clipped_gradients(clip, goes_to):
+    agent = small("Pendulum", clip=clip, horizon=4, most_clipped=0.3, longest=12)
+    agent.train(steps=4 * 4)
+    shares = []
+    for _ in range(3):
+        before = agent.horizon
+        agent.train(steps=agent.steps + 1)
+        assert agent.curve.last()["horizon"] == round(before)
+        shares.append(agent.horizon / before)
+    assert all(x < 1.0 for x in shares) if goes_to == 2 else all(x > 1.0 for x in shares)
+    agent.horizon = float(goes_to)
+    agent.train(steps=agent.steps + 1)
+    assert agent.horizon == goes_to  # It stays within its range.
+
+
+def test_a_discount_that_changes_looks_further_ahead_evenly():
+    agent = small("Pendulum", discount=0.9, last_discount=0.98)  # 10 steps ahead at first, 50 at last
+    ahead = []
+    agent.train(steps=400, callback=lambda agent: ahead.append(1.0 / (1.0 - agent.discount)))
+    before = [row["steps"] - 20 for row in agent.curve.rows]  # an iteration has 20 steps
+    assert ahead == pytest.approx([10.0 + 40.0 * steps / 400.0 for steps in before])
+    assert small("Pendulum", discount=0.9).discount == 0.9
+
+
+def test_noise_falls_evenly_to_what_is_left_at_the_end(monkeypatch):
+    agent, sizes = small("Pendulum", last_noise=0.1), []
+    monkeypatch.setattr(agent, "noise", lambda: torch.ones(5, 4, 1))
+    window = agent.window
+    monkeypatch.setattr(agent, "window", lambda noise: sizes.append(float(noise.mean())) or window(noise))
+    agent.train(steps=400)
+    assert sizes == pytest.approx([1.0 - 0.9 * k / 20 for k in range(20)])
+
+
+def test_the_adapted_horizon_is_saved(tmp_path):
+    agent = small("Pendulum", clip=1e-9, horizon=4, most_clipped=0.3)
+    agent.train(steps=100)
+    agent.save(tmp_path / "agent.pt")
+    assert learn.SHAC.load(tmp_path / "agent.pt").horizon == agent.horizon < 4.0
+    assert learn.SHAC.load(tmp_path / "agent.pt", most_clipped=None, horizon=7).horizon == 7.0
+
+
 def window(rewards, done):
     nothing = torch.zeros(*rewards.shape, 1)
     everywhere = torch.ones_like(done)
