@@ -19,6 +19,7 @@ try:
 except ImportError as error:
     raise SystemExit("the command line needs typer and rich: pip install 'backdrive[cli]'") from error
 
+from .. import experiments
 from ..model import checks
 
 if TYPE_CHECKING:
@@ -58,8 +59,6 @@ def _version(version: Annotated[bool, typer.Option("--version", help="Print the 
 @app.command("list")
 def list_experiments() -> None:
     """List the experiments."""
-    from .. import experiments
-
     table = Table(box=None, header_style="bold", pad_edge=False)
     for column in ("name", "what it does", "source"):
         table.add_column(column, no_wrap=column == "name")
@@ -70,7 +69,22 @@ def list_experiments() -> None:
     console.print("\nRun one with [cyan]backdrive run NAME[/cyan], or its short version with [cyan]--quick[/cyan].")
 
 
-@app.command("run", context_settings={"allow_extra_args": True, "ignore_unknown_options": True})
+def _options_of_experiments() -> str:
+    """The options that experiments have of their own, for the help of `run`: a paragraph each."""
+    lines = []
+    for name in experiments.names():
+        given = experiments.find(name).options
+        if given:
+            options = ", ".join(f"[cyan]--{option}[/cyan] ({meaning})" for option, meaning in given.items())
+            lines.append(f"[bold]{name}[/bold] also has {options}.")
+    return "\n\n".join(lines)
+
+
+@app.command(
+    "run",
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    epilog=_options_of_experiments(),
+)
 def run_experiment(
     context: typer.Context,
     name: Annotated[
@@ -82,11 +96,9 @@ def run_experiment(
 ) -> None:
     """Run an experiment; figures, a film and [cyan]results.json[/cyan] go to a folder.
 
-    Ctrl-C stops it and keeps the results so far. Some experiments have options of their own, such as
+    Ctrl-C stops it and keeps the results so far. Some experiments have options of their own, see below:
     [cyan]backdrive run locomotion --env Ant --seconds 120[/cyan].
     """
-    from .. import experiments
-
     with _errors():
         experiment = experiments.find(name)
         options = _own_options(context.args, experiment)

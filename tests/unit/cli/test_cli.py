@@ -63,6 +63,13 @@ def test_help_says_what_there_is():
     assert call("--version").stdout.strip() == f"backdrive {bd.__version__}"
 
 
+def test_help_of_run_names_the_options_of_all_experiments():
+    text = call("run", "--help").stdout
+    for name in experiments.names():
+        for option in experiments.find(name).options:
+            assert f"--{option}" in text.split(f"{name} also has", 1)[1]
+
+
 def test_list_names_every_experiment():
     text = call("list").stdout
     assert "chain-mass" in text and all(name in text for name in experiments.names())
