@@ -23,6 +23,7 @@ ITERATED = [
 CLOSED = [kinds for kinds in GEOM_PAIRS if kinds not in ITERATED]
 
 COUNT = 200
+BOUND = 1e-5  # of relative differences where MuJoCo iterates
 
 
 def name(kinds):
@@ -79,8 +80,18 @@ def depths(model, q):
     return np.array(found)
 
 
+def own_changes(model, q, v, u, v_next):
+    """The largest changes of v after MuJoCo's step that changes of q of 1e-11 make, for each state."""
+    found = np.zeros(len(q))
+    for k in range(4):
+        near = q + 1e-11 * np.random.default_rng(k).normal(size=q.shape)
+        found = np.maximum(found, np.abs(steps_of_mujoco(model, near, v, u)[1] - v_next).max(1))
+    return found
+
+
 def relative_differences(kinds, seed, generic=False):
-    """The differences of q and v after a step, relative to the largest velocity; and the penetration before it."""
+    """The differences of q and v after a step, relative to the largest velocity; the penetration before it; and with
+    `generic`, what changes of q of 1e-11 make of MuJoCo's own v."""
     rng = np.random.default_rng(seed)
     sizes = [np.clip(random_size(rng), 0.1, 0.4) for _ in kinds]
     text = world(kinds, sizes, rng)
@@ -91,14 +102,16 @@ def relative_differences(kinds, seed, generic=False):
     after = bd.Simulator(load(text), physics="mujoco").step(bd.State(*tensors(q, v)))
     scale = np.maximum(np.abs(v_next).max(1), 1.0)
     by_q = np.abs(after.q.numpy() - q_next).max(1)
-    return np.maximum(by_q, np.abs(after.v.numpy() - v_next).max(1)) / scale, depths(model, q)
+    differences = np.maximum(by_q, np.abs(after.v.numpy() - v_next).max(1)) / scale
+    changes = own_changes(model, q, v, u, v_next) / scale if generic else np.zeros(len(q))
+    return differences, depths(model, q), changes
 
 
 @pytest.mark.parametrize("kinds", CLOSED, ids=name)
 @given(seed=SEEDS)
 @settings(max_examples=3, deadline=None)
 def test_step_of_two_bodies(kinds, seed):
-    found, depth = relative_differences(kinds, seed)
+    found, depth, _ = relative_differences(kinds, seed)
     assert (depth > 0.0).sum() > COUNT // 6
     assert found.max() < 1e-9
 
@@ -107,8 +120,9 @@ def test_step_of_two_bodies(kinds, seed):
 @pytest.mark.parametrize("seed", [0, 1])
 def test_step_of_two_bodies_for_which_mujoco_iterates(kinds, seed):
     """To what MuJoCo's tolerance leaves of it, but for capsules that lie on a cap. Not if the geoms penetrate so deeply
-    that there are several ways out."""
-    found, depth = relative_differences(kinds, seed, generic=True)
-    touching = (depth > 0.0) & (depth < 0.03)
+    that there are several ways out, nor where MuJoCo's own step is not determined to the bound that is asserted: there
+    rounding decides where its iterations end, and so the processor does."""
+    found, depth, changes = relative_differences(kinds, seed, generic=True)
+    touching = (depth > 0.0) & (depth < 0.03) & (changes < BOUND)
     assert touching.sum() >= 5
-    assert np.quantile(found[touching], 0.8) < 1e-5
+    assert np.quantile(found[touching], 0.8) < BOUND
