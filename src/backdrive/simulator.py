@@ -71,8 +71,9 @@ class Simulator(nn.Module):
     nonfinite: NaN or inf in an input raises ("raise"), or only shows in its environment's results and status ("mark").
     sparse: the form for one big world of free bodies, whose cost grows with the number of contacts and not with its
         cube. Contacts are solved by Gauss-Seidel sweeps alone, and gradients are those of these sweeps, converged or
-        not; or by `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution. Steps are plain
-        (impacts=False). "auto": True from 24 bodies on, where all are free, without impacts. MuJoCo's physics has it
+        not (where sweeps that have not converged make them grow a hundredfold, those before are left out); or by
+        `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution. Steps are plain
+        (impacts=False). "auto": True from 24 bodies on, if all are free and none bounces (65, if some do). MuJoCo's physics has it
         from 25 bodies on, with the integrators "euler", "implicit" and "implicitfast", without meshes, media and
         explicit pairs; results are those of the form for small worlds, to rounding.
 

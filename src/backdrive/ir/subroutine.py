@@ -53,6 +53,8 @@ class Subroutine:
             self.function(*arguments)
         if graph.allocations:
             raise TraceError(f"subroutine {self.name} allocates a workspace: pass it in")
+        if any(node.op == "take_apart" for node in graph.nodes):
+            raise TraceError(f"subroutine {self.name} takes a pack apart: only the kernel itself can")
 
 
 def _is_value(a: Any, kind: str) -> bool:

@@ -7,7 +7,7 @@ energy guard. Where it is used up, the best impulses so far stay, and the status
 from __future__ import annotations
 
 # A step may take this many factorisations of small systems, or as many as come to this many contacts together,
-FACTORISATIONS, FACTORED_CONTACTS = 4000, 1_250_000
+FACTORISATIONS, FACTORED_CONTACTS = 4000, 2_500_000
 # or sweeps that solve so many contacts together.
 SWEPT_CONTACTS = 200_000_000
 

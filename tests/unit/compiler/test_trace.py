@@ -367,13 +367,20 @@ def test_wrong_arguments_of_subroutines():
         trace(lambda x: work(x, x), X)
 
 
-def test_subroutines_have_no_workspaces_and_capture_no_values():
+def test_subroutines_have_no_workspaces_take_no_pack_apart_and_capture_no_values():
     @bd.subroutine("lanes")
     def allocates(a):
         a[0] = bd.memory(1)[0]
 
     with pytest.raises(TraceError, match="allocates"):
         trace(lambda y: allocates(bd.memory(1)), Y)
+
+    @bd.subroutine("lanes")
+    def gives_up(a):
+        bd.take_apart(a[0] > 1.0)
+
+    with pytest.raises(TraceError, match="gives_up takes a pack apart"):
+        trace(lambda y: gives_up(bd.memory(1)), Y)
 
     def body(x, y):
         secret = x[0] * 2.0
