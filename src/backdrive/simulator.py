@@ -73,9 +73,9 @@ class Simulator(nn.Module):
         cube. Contacts are solved by Gauss-Seidel sweeps alone, and gradients are those of these sweeps, converged or
         not (where sweeps that have not converged make them grow a hundredfold, those before are left out); or by
         `InteriorPoint()`, slower, to its tolerance, and gradients are those of the solution. Steps are plain
-        (impacts=False). "auto": True from 24 bodies on, if all are free and none bounces (65, if some do). MuJoCo's physics has it
-        from 25 bodies on, with the integrators "euler", "implicit" and "implicitfast", without meshes, media and
-        explicit pairs; results are those of the form for small worlds, to rounding.
+        (impacts=False). "auto": True from 24 bodies on, if all are free and none bounces (65, if some do). MuJoCo's
+        physics has it from 25 bodies on, with the integrators "euler", "implicit" and "implicitfast", without meshes,
+        media and explicit pairs; results are those of the form for small worlds, to rounding.
 
     The attributes `impacts` and `sparse` hold the choices that "auto" made.
     """

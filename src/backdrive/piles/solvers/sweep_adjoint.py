@@ -35,8 +35,8 @@ class SolveAdjointArguments(GroupedArguments):
     blocks and blocks_bar are in reverse order, so that memory is read forwards: that is a third faster. y_bar [2, body,
     stride]: cotangents of y after the last sweep, and of the sweep before it, initially zero. impulses_bar: cotangents
     of the impulses after the last sweep; in the end, of the given impulses. before_bar: of the sweep before, initially
-    zero. blocks_bar: cotangents of the blocks are added (of 1/d: times 1/d). work: [body, 2 stride]. limit: the largest cotangent of y before a sweep; what a group passes on
-    beyond it is zero.
+    zero. blocks_bar: cotangents of the blocks are added (of 1/d: times 1/d). work: [body, 2 stride]. limit: the largest
+    cotangent of y that a group passes on to the sweep before.
     """
 
     made: IntsIn

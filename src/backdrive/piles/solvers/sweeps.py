@@ -161,9 +161,7 @@ class SweepSolver:
         )  # fmt: skip
         return BlockCotangents(blocks_bar, cotangents.impulses)
 
-    def _largest_cotangent(
-        self, problem: PileProblem, solution: PileSolution, cotangents: SolutionCotangents
-    ) -> float:
+    def _largest_cotangent(self, problem: PileProblem, solution: PileSolution, cotangents: SolutionCotangents) -> float:
         """The largest cotangent of y that sweeps pass on to those before them: none, if they have converged.
 
         The sweeps of a contact turn a cotangent of its impulses into one of y that is at most √(1/d) times as large.
