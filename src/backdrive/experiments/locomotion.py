@@ -59,7 +59,7 @@ MORE_AND_MORE = {"horizon": 32, "discount": 0.98, "last_discount": 0.995, "last_
 COURSES = {
     "Ant": Course(600.0, {"num_envs": 128}, UNFELT, sees=27),
     "HalfCheetah": Course(600.0, {"clip": 200.0}),
-    "Hopper": Course(300.0, {**MORE_AND_MORE, "clip": 300.0, "learning_rate": 7e-4}),
+    "Hopper": Course(300.0, {**MORE_AND_MORE, "num_envs": 256, "clip": 300.0, "learning_rate": 7e-4}),
     "Walker2d": Course(600.0, {**FAR_SIGHTED, "clip": 500.0}),
     "Humanoid": Course(2700.0, {"num_envs": 128, "clip": 300.0, "entropy": 0.1}, {**UNFELT, **UNSEEN}, sees=45),
 }
