@@ -27,6 +27,7 @@ from torch import Tensor, nn
 from ..envs import Task
 from ..envs.batch import Batch
 from ..model import checks
+from .adam import Adam
 from .agent import TAKEN_BACK, Agent, Diverged
 from .replay import Replay
 from .seeds import Actors, Temperatures, TwinCritics, drawn
@@ -134,10 +135,10 @@ class SAC(Agent):
         self.columns = [n, na, 1, n, 1]
         self.replay = Replay(seeds, sum(self.columns), kept, slack)
         self.states: Replay | None = None
+        if given.enhance is not None:
+            count = given.batch if given.enhance == "policy" else envs * (n + 1)
+            self.batch = Batch(world.task, seeds * count, world.env.batch.dtype, world.env.simulator.threads, None)
         if given.enhance == "policy":
-            self.batch = Batch(
-                world.task, seeds * given.batch, world.env.batch.dtype, world.env.simulator.threads, None
-            )
             self.fields = [x.shape[-1] for x in world.state]
             self.states = Replay(seeds, sum(self.fields), kept, slack, self.batch.dtype)
         self.simulated = self.moves = self.not_finite = 0
@@ -157,8 +158,8 @@ class SAC(Agent):
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
         self.temperatures = Temperatures(len(self.seeds), given.temperature)
         learned = [*self.actors.parameters(), self.temperatures.log]
-        self.actor_step = torch.optim.Adam(learned, given.learning_rate, fused=True)
-        self.critic_step = torch.optim.Adam(self.critics.parameters(), given.learning_rate, fused=True)
+        self.actor_step = Adam(learned, given.learning_rate)
+        self.critic_step = Adam(self.critics.parameters(), given.learning_rate)
 
     # ------------------------------------------------------------------------------------------ the algorithm
 
@@ -191,19 +192,16 @@ class SAC(Agent):
             raise Diverged(
                 f"actions are not finite after {self.steps:,} steps: perhaps learning_rate is too large; {TAKEN_BACK}"
             )
-        enhanced = given.enhance == "samples"
-        with torch.set_grad_enabled(enhanced):
-            action.requires_grad_(enhanced)
+        with torch.no_grad():
             step = world.step(self.middle + self.reach * action.flatten(0, 1))
         self.returns.extend(world.finished())
         reward = step.reward.float().view(seeds, envs, 1)
-        self._check_rewards(reward.detach())
+        self._check_rewards(reward)
         going = (~step.terminated).float().view(seeds, envs, 1)
         seen = Transitions(x, action, reward, step.final.float().view(seeds, envs, -1), going)
-        self.replay.add(torch.cat([x.detach() for x in seen], -1))
-        if enhanced:
-            self.replay.add(torch.cat(self._neighbours(seen), -1))
-            world.detach()
+        self.replay.add(torch.cat(seen, -1))
+        if given.enhance == "samples":
+            self.replay.add(torch.cat(self._neighbours(state, seen), -1))
         if self.states is not None:
             self.states.add(torch.cat(tuple(state), -1).view(seeds, envs, -1))
         self.moves += 1
@@ -211,25 +209,35 @@ class SAC(Agent):
         self.simulated += world.count
         return int(step.terminated.sum())
 
-    def _neighbours(self, seen: Transitions) -> Transitions:
+    def _neighbours(self, state: Any, seen: Transitions) -> Transitions:
         """Transitions with the actions a + Δa near those seen, [S, E extra, ...]:
 
-        s' + (∂s'/∂a) Δa and r + (∂r/∂a) Δa, with the Jacobian of the environment's step.
+        s' + (∂s'/∂a) Δa and r + (∂r/∂a) Δa, with the Jacobian of the environment's step from `state`.
         """
         (seeds, envs), extra, spread = self.shape, self.given.extra, self.given.spread
-        results = torch.cat([seen.following, seen.reward], -1)
-        slopes = [torch.autograd.grad(x.sum(), seen.action, retain_graph=True)[0] for x in results.unbind(-1)]
-        jacobian = torch.nan_to_num(torch.stack(slopes, -2), 0.0, 0.0, 0.0)  # [S, E, n + 1, na]
-        self.not_finite += int((~torch.isfinite(jacobian)).sum())
-        action = seen.action.detach()
+        action, results = seen.action, torch.cat([seen.following, seen.reward], -1)
+        slopes = self._jacobian(state, action)
+        bad = ~torch.isfinite(slopes)
+        self.not_finite += int(bad.sum())
+        jacobian = torch.where(bad, 0.0, slopes)
         change = spread * (2.0 * drawn(torch.rand, self.generators, extra, envs, action.shape[-1]) - 1.0)
         near = (action[:, None] + change).clamp(-1.0, 1.0)
-        moved = results.detach()[:, None] + torch.einsum("senk,sxek->sxen", jacobian, near - action[:, None])
+        moved = results[:, None] + torch.einsum("senk,sxek->sxen", jacobian, near - action[:, None])
         following, reward = moved.split([moved.shape[-1] - 1, 1], -1)
-        same = (x.detach()[:, None].expand(-1, extra, -1, -1) for x in (seen.observation, seen.alive))
-        observation, alive = same
+        observation, alive = (x[:, None].expand(-1, extra, -1, -1) for x in (seen.observation, seen.alive))
         every = Transitions(observation, near, reward, following, alive)
         return Transitions(*(x.reshape(seeds, extra * envs, -1) for x in every))
+
+    def _jacobian(self, state: Any, action: Tensor) -> Tensor:
+        """Derivatives of the next observation and the reward with respect to actions in (-1, 1) [S, E, na]:
+        [S, E, n + 1, na]. One gradient of as many copies of the step as there are results, each with its own result."""
+        (seeds, envs), count = self.shape, self.columns[0] + 1
+        self.batch.state = type(state)(*(x.repeat(count, 1) for x in state))
+        copies = action.flatten(0, 1).repeat(count, 1).requires_grad_()
+        step = self.batch.step((self.middle + self.reach * copies).to(self.batch.dtype))
+        results = torch.cat([step.observation, step.reward[:, None]], -1).view(count, seeds * envs, count)
+        (slopes,) = torch.autograd.grad(results.diagonal(dim1=0, dim2=2).sum(), copies)
+        return slopes.view(count, seeds, envs, -1).permute(1, 2, 0, 3)
 
     def _draws(self) -> list[tuple[Transitions, Tensor | None, Tensor]]:
         """What the updates after a step learn from: transitions, states of the simulator [S, B, nq + nv] where these
@@ -372,9 +380,6 @@ class SAC(Agent):
             self.states.load_state_dict(state["states"])
 
 
-def descend(optimiser: torch.optim.Optimizer, loss: Tensor) -> None:
-    """A step of an optimiser of one group of parameters."""
-    parameters = optimiser.param_groups[0]["params"]
-    for parameter, slope in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
-        parameter.grad = slope
-    optimiser.step()
+def descend(optimiser: Adam, loss: Tensor) -> None:
+    """A step of an optimiser against the gradient of a loss."""
+    optimiser.update(torch.autograd.grad(loss, optimiser.learned))

@@ -9,8 +9,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-LOG_STD = (-20.0, 2.0)
-"""Range of the logarithm of a policy's standard deviation, before squashing."""
+from .closed_form import perceptrons, squashed_gaussian
+
 Generators = Sequence[torch.Generator]
 """The random numbers of the seeds, one generator each."""
 
@@ -34,12 +34,9 @@ class Layers(nn.Module):
                 self.register_parameter(f"{name}{k}", nn.Parameter(values))
         self.weights: list[Tensor] = list(self.parameters())  # A list at hand: to collect it takes longer than a layer.
 
-    def forward(self, x: Tensor, frozen: bool = False) -> Tensor:
-        """frozen: no gradient goes to the weights, but one may go to x."""
-        weights = [w.detach() for w in self.weights] if frozen else self.weights
-        for k in range(0, len(weights), 2):
-            x = torch.baddbmm(weights[k + 1], x if k == 0 else x.relu_(), weights[k])
-        return x
+    def forward(self, *inputs: Tensor, frozen: bool = False) -> Tensor:
+        """inputs: side by side. frozen: no gradient goes to the weights, but one may go to the inputs."""
+        return perceptrons(inputs, self.weights, frozen)
 
     def one(self, which: int, outputs: slice = slice(None)) -> list[nn.Module]:
         """One of the networks as modules of torch, with some of its outputs."""
@@ -70,13 +67,7 @@ class Actors(nn.Module):
     def forward(self, x: Tensor, noise: Tensor, frozen: bool = False) -> tuple[Tensor, Tensor]:
         """Actions [S, B, na] and the logarithms of their densities [S, B], for observations [S, B, n] and noise
         [S, B, na]."""
-        mean, log_std = self.layers(x, frozen).chunk(2, -1)
-        log_std = log_std.clamp(*LOG_STD)
-        y = torch.addcmul(mean, log_std.exp(), noise)
-        squash = y + nn.functional.softplus(-2.0 * y)  # log of the derivative of tanh: 2 (log 2 - squash)
-        constant = self.actions * (2.0 * math.log(2.0) + 0.5 * math.log(2.0 * math.pi))
-        density = (2.0 * squash - log_std).sum(-1) - 0.5 * noise.square().sum(-1) - constant
-        return y.tanh(), density
+        return squashed_gaussian(self.layers(x, frozen=frozen), noise)
 
     def mean(self, x: Tensor) -> Tensor:
         """The mean actions [S, B, na], squashed."""
@@ -103,8 +94,7 @@ class TwinCritics(nn.Module):
 
     def forward(self, x: Tensor, action: Tensor, frozen: bool = False) -> Tensor:
         """Both estimates [2, S, B] for observations x [S, B, n] and actions [S, B, na]."""
-        both = torch.cat([x, action], -1)
-        return self.layers(torch.cat([both, both]), frozen).view(2, *both.shape[:-1])
+        return self.layers(x, action, frozen=frozen).view(2, *x.shape[:-1])
 
     def least(self, x: Tensor, action: Tensor, frozen: bool = False) -> Tensor:
         """The smaller one of the two estimates [S, B]."""

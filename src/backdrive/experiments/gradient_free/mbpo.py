@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from ...envs import Task
 from ...learn import SAC, SACSettings
+from ...learn.adam import Adam
 from ...learn.replay import Replay
 from ...learn.sac import Transitions, descend
 from ...learn.seeds import Layers, drawn
@@ -105,12 +106,17 @@ class Models(nn.Module):
     def step(self, inputs: Tensor, which: Tensor, noise: Tensor) -> Tensor:
         """Random outputs [S, B, n + 1] for inputs [S, B, n + na], by the model `which` [S, B] of each row."""
         x = (inputs - self.in_mean) / self.in_std
-        seeds, rows, width = x.shape
-        mean, log_var = self._predict(x[:, None].expand(-1, self.count, -1, -1).reshape(-1, rows, width))
-        index = which[:, None, :, None].expand(-1, 1, -1, self.outputs)
+        # Each model gets a block of rows, as long as that of the model with most rows.
+        chosen = nn.functional.one_hot(which, self.count)  # [S, B, K]
+        longest = int(chosen.sum(1).max())
+        rank = chosen.cumsum(1).gather(2, which[..., None]) - 1  # of a row in its block
+        places = which[..., None] * longest + rank
+        blocks = x.new_zeros(len(x), self.count * longest, x.shape[-1])
+        blocks.scatter_(1, places.expand_as(x), x)
         mean, log_var = (
-            y.view(seeds, self.count, rows, -1).gather(1, index)[:, 0] for y in (mean, log_var)
-        )  # fmt: skip
+            y.view(len(x), -1, self.outputs).gather(1, places.expand(-1, -1, self.outputs))
+            for y in self._predict(blocks.view(-1, longest, x.shape[-1]))
+        )
         return self.out_mean + self.out_std * (mean + (0.5 * log_var).exp() * noise)
 
     def _predict(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -136,7 +142,7 @@ class MBPO(SAC):
         given, (seeds, _) = self.given, self.shape
         n, na = self.columns[:2]
         self.models = Models(n, na, given.model, self.generators, given.models)
-        self.model_step = torch.optim.Adam(self.models.parameters(), given.model_rate, fused=True)
+        self.model_step = Adam(self.models.parameters(), given.model_rate)
         self.imagined = Replay(seeds, sum(self.columns), given.branches * given.rollout[3], 0)
 
     def _move(self) -> int:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from ...learn import SAC, SACSettings
+from ...learn.adam import Adam
 from ...learn.sac import Transitions, descend
 from ...learn.seeds import Generators, Layers, Temperatures, TwinCritics
 from ...model import checks
@@ -52,7 +53,7 @@ class Samplers(nn.Module):
 
     def forward(self, x: Tensor, noise: Tensor, frozen: bool = False) -> tuple[Tensor, None]:
         """Actions [S, B, na] for observations [S, B, n] and noise [S, B, na]; their density is not known."""
-        return self.layers(torch.cat([x, noise], -1), frozen).tanh(), None
+        return self.layers(x, noise, frozen=frozen).tanh(), None
 
     def mean(self, x: Tensor) -> Tensor:
         """The actions for ξ = 0, [S, B, na]: what counts as the policy without noise."""
@@ -86,8 +87,8 @@ class SQL(SAC):
         self.critics = TwinCritics((n + na, *given.critic), self.generators)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
         self.temperatures = Temperatures(len(self.seeds), given.temperature)
-        self.actor_step = torch.optim.Adam(self.actors.parameters(), given.learning_rate, fused=True)
-        self.critic_step = torch.optim.Adam(self.critics.parameters(), given.learning_rate, fused=True)
+        self.actor_step = Adam(self.actors.parameters(), given.learning_rate)
+        self.critic_step = Adam(self.critics.parameters(), given.learning_rate)
 
     def update(self, seen: Transitions, states: Tensor | None, noise: Tensor) -> Tensor:
         """One update of critics, sampling networks and slow critics. Returns as `SAC.update`, without an entropy."""
@@ -100,9 +101,12 @@ class SQL(SAC):
         error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
         descend(self.critic_step, error)
         x = repeated(seen.observation, count)
-        action, _ = self.actors(x, noise[count:].transpose(0, 1).flatten(1, 2))
-        direction = self.stein(x, action.detach(), count)
-        descend(self.actor_step, -(action * direction).sum(-1).mean(-1).sum())
+        random, still = noise[count:].transpose(0, 1).flatten(1, 2), count // 2 * seen.observation.shape[1]
+        with torch.no_grad():
+            fixed, _ = self.actors(x[:, :still], random[:, :still])
+        moved, _ = self.actors(x[:, still:], random[:, still:])
+        direction = self.stein(x, torch.cat([fixed, moved.detach()], 1), count)[:, still:]
+        descend(self.actor_step, -(moved * direction).sum() / x.shape[1])
         self.follow()
         zero = torch.zeros(())
         return torch.stack([error.detach() / (2 * len(self.seeds)), goal.mean(), zero, goal.abs().max()])
@@ -121,21 +125,22 @@ class SQL(SAC):
 
         Half of the actions carry the gradient of the density, the others are moved by it.
         """
-        given = action.clone().requires_grad_()
-        log_density = self.critics.least(x, given, frozen=True) / self.temperatures()
+        seeds, rows, na = action.shape
+        size, half = rows // count, count // 2
+        given = action[:, : half * size].clone().requires_grad_()
+        log_density = self.critics.least(x[:, : half * size], given, frozen=True) / self.temperatures()
         log_density = log_density + (1.0 + EDGE - given.square()).log().sum(
             -1
         )  # keeps actions away from ± 1, as the authors do
         (slope,) = torch.autograd.grad(log_density.sum(), given)
-        seeds, rows, na = action.shape
-        particles, slopes = (y.view(seeds, count, rows // count, na).transpose(1, 2) for y in (action, slope))
-        fixed, moved = particles[:, :, : count // 2], particles[:, :, count // 2 :]
+        particles, slopes = (y.view(seeds, -1, size, na).transpose(1, 2) for y in (action, slope))
+        fixed, moved = particles[:, :, :half], particles[:, :, half:]
         apart = fixed[:, :, :, None] - moved[:, :, None]  # [S, B, fixed, moved, na]
         square = apart.square().sum(-1)
-        width = (square.flatten(2).median(-1).values / math.log(count // 2 + 1.0)).clamp(min=1e-6)[..., None, None]
+        width = (square.flatten(2).median(-1).values / math.log(half + 1.0)).clamp(min=1e-6)[..., None, None]
         kernel = (-square / width).exp()
         push = -2.0 * apart / width[..., None] * kernel[..., None]  # the kernel's derivative by the fixed actions
-        towards = (kernel[..., None] * slopes[:, :, : count // 2, None] + push).mean(2)
+        towards = (kernel[..., None] * slopes[:, :, :, None] + push).mean(2)
         full = torch.cat([torch.zeros_like(fixed), towards], 2)
         return full.transpose(1, 2).reshape(seeds, rows, na)
 
