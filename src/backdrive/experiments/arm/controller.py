@@ -20,12 +20,9 @@ CALM = 0.1
 def controller(world: ReachWorld, observes: str, generator: torch.Generator) -> MLP:
     """A network with random weights; its outputs span the limits of the controls."""
     sensors = SENSORS[observes]
-    units = [torch.full((2 * world.model.nq,), 1.0)] if sensors else []
-    if sensors:
-        units[0][world.model.nq :] = RATE
-    units += [torch.ones(observes == "time"), torch.full((3,), PLACE)]
-    low, high = torch.as_tensor(world.model.control_limits).T
-    scale = torch.cat(units)
+    joints = [1.0] * world.model.nq + [RATE] * world.model.nv if sensors else []
+    scale = torch.tensor([*joints, *([1.0] if observes == "time" else []), *([PLACE] * 3)])
+    low, high = torch.tensor(world.model.control_limits).T
     policy = MLP(
         (len(scale), *HIDDEN, world.model.nu), activation="elu", output="tanh", sensors=sensors, low=low, high=high,
         normalize=True, hold=world.hold, dtype=world.simulator.dtype, generator=generator,

@@ -102,7 +102,8 @@ def in_words(results: dict[str, Any]) -> str:
     words = (
         f"{results['robot']}, {METHODS[results['method']]}, seed {results['seed']}: mean error "
         f"{100 * error['mean']:.2f} cm (median {100 * error['median']:.2f}, 90 % within {100 * error['p90']:.1f}) "
-        f"after {results['updates']:,} updates, {results['seconds'] / 60:.1f} min ({results['cpu_seconds'] / 60:.1f} of CPU)"
+        f"after {results['updates']:,} updates, {results['seconds'] / 60:.1f} min "
+        f"({results['cpu_seconds'] / 60:.1f} min of processor time)"
     )
     if reached is None:
         return words + "; never 5 cm"
