@@ -52,7 +52,7 @@ def draw_domain(run: Run, results: dict[str, Any]) -> None:
     import matplotlib.pyplot as plt
 
     points, errors = np.array(results["targets_mm"]) / 1e3, np.array(results["errors_mm"]) / 10
-    figure, (side, above, share) = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
+    figure, (side, above, share) = plt.subplots(1, 3, figsize=(10, 3.3), layout="constrained")
     _scatter(side, np.hypot(points[:, 0], points[:, 1]), points[:, 2], errors)
     side.set(xlabel="distance from the vertical axis (m)", ylabel="height above the shoulder (m)")
     shown = _scatter(above, points[:, 0], points[:, 1], errors)
@@ -70,7 +70,7 @@ def draw_domain(run: Run, results: dict[str, Any]) -> None:
 
 def _scatter(axes: Axes, x: np.ndarray, y: np.ndarray, errors: np.ndarray) -> Any:
     order = np.argsort(errors)  # Large errors on top.
-    shown = axes.scatter(x[order], y[order], c=errors[order], s=9, cmap="viridis", vmin=0.0, vmax=5.0)
+    shown = axes.scatter(x[order], y[order], c=errors[order], s=5, cmap="viridis", vmin=0.0, vmax=5.0)
     axes.set_aspect("equal")
     return shown
 
