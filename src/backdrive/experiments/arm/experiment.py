@@ -18,7 +18,7 @@ from .checks import check_gradient
 from .controller import controller
 from .figures import draw_curves, draw_domain, film
 from .learning import BATCH, UPDATES, losses
-from .parts import METHODS, Part, finished, table
+from .parts import METHODS, ArmPart, finished, table
 from .world import SECONDS, ReachWorld, paper_arm, robot_arm
 
 TESTS, QUICK_TESTS = 50, 5
@@ -48,7 +48,7 @@ def run(run: Run) -> None:
         time_evaluations(run, world)
         for method in methods:
             updates = round(run.number("updates", QUICK_UPDATES[method] if run.quick else UPDATES))
-            part = Part(method, robot, run.seed, updates, QUICK_TESTS if run.quick else TESTS)
+            part = ArmPart(method, robot, run.seed, updates, QUICK_TESTS if run.quick else TESTS)
             results = part.run(run, world)
             show(run, world, part, results)
 
@@ -98,7 +98,7 @@ def time_evaluations(run: Run, world: ReachWorld) -> None:
     run.record(ms_of_an_evaluation=found)
 
 
-def show(run: Run, world: ReachWorld, part: Part, results: dict[str, Any]) -> None:
+def show(run: Run, world: ReachWorld, part: ArmPart, results: dict[str, Any]) -> None:
     """Draw all parts of the folder, and the domain of this one; film it if it has just been trained."""
     found = finished(run.out)
     kept = ("curve", "targets_mm", "errors_mm")

@@ -22,7 +22,7 @@ TESTS, TEST_SEED = 1000, 20_160_517  # Targets on which all networks are tested:
 
 
 @dataclass
-class Curve:
+class ErrorCurve:
     """Errors on the way, m: of the tip at the end of motions to the test targets."""
 
     evaluations: list[int] = field(default_factory=list)
@@ -54,7 +54,7 @@ class Test:
     """The test targets of a world, and the curve of a network's errors on them."""
 
     def __init__(self, world: ReachWorld, observes: str, targets: Tensor | None = None) -> None:
-        self.world, self.observes, self.curve, self.watch = world, observes, Curve(), Stopwatch()
+        self.world, self.observes, self.curve, self.watch = world, observes, ErrorCurve(), Stopwatch()
         given = world.targets(TESTS, torch.Generator().manual_seed(TEST_SEED)) if targets is None else targets
         self.targets, self.inputs = given, inputs(world, observes, given)
 

@@ -27,7 +27,7 @@ PAPER_ERROR = 0.05  # Mean error of the paper's network over the domain, m.
 
 
 @dataclass(frozen=True)
-class Part:
+class ArmPart:
     """One training. robot: "arm", or the name of a robot's file. updates: of 256 evaluations each."""
 
     method: str
