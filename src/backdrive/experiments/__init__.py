@@ -81,6 +81,18 @@ _EXPERIMENTS = {
             "ball_throw",
         ),
         Experiment(
+            "arm",
+            "an arm of 1 m learns to reach any point, by the gradient with and without sensors, and by CMA-ES",
+            "Degrave et al. 2016, robot arm",
+            "arm",
+            options={
+                "method": "feedback, time, target, cma or cma-point",
+                "updates": "of 256 evaluations each",
+                "robot": "the MJCF file of an arm with servos, to learn instead",
+                "tip": "the body of that robot that is to reach the target; else the last one",
+            },
+        ),
+        Experiment(
             "robots-table",
             "seconds for 10 s of 1 and of 128 quadrupeds with a neural network in the loop, with and without gradient",
             "Degrave et al. 2016, table of computing times",
