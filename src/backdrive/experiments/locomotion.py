@@ -51,9 +51,9 @@ class Course:
 # step of the Ant at most), and without them a window is one call of a kernel.
 UNFELT = {"include_cfrc_ext_in_observation": False, "contact_cost_weight": 0.0}
 UNSEEN = {f"include_{name}_in_observation": False for name in ("cinert", "cvel", "qfrc_actuator")}
-# With a discount of 0.99 and steps of 8 ms, policies look 0.8 s ahead, and run as fast as they can until they fall. Those
-# that look far ahead from the start may learn to stand still, and those that always learned with noise may stand still
-# without. So these look farther and farther ahead, with less and less noise.
+# With a discount of 0.99 and steps of 8 ms, policies look 0.8 s ahead, and run as fast as they can until they fall.
+# Those that look far ahead from the start may learn to stand still, and those that always learned with noise may stand
+# still without. So these look farther and farther ahead, with less and less noise.
 MORE_AND_MORE = {"discount": 0.98, "last_discount": 0.995, "last_noise": 0.5}
 ON_LEGS = {**MORE_AND_MORE, "num_envs": 256, "horizon": 32, "learning_rate": 7e-4}
 LARGE_CRITICS = {"critics": 2, "critic": (256, 128)}
