@@ -26,18 +26,22 @@ LIMITS = ((-2.6, 2.6), (0.0, 2.2), (0.0, 2.4), (-1.6, 1.6))  # Of the joints, ra
 START = (0.0, 0.6, 1.0, 0.4)  # Joint angles at the start of every motion, rad.
 ARMATURE, RADIUS = 0.05, 0.03  # Of the motors, kg m²; of the links, m.
 REACH = sum(length for _, length, *_ in PARTS.values())
-ROBOT_DT, ROBOT_HOLD = 0.01, 2  # Of a robot from a file: s, and steps for which its network's outputs last.
+RATE = 2e-3  # Adam's largest learning rate.
+ROBOT_DT, ROBOT_HOLD = 0.004, 5  # Of a robot from a file: s, and steps for which its network's outputs last.
+ROBOT_RATE = 7e-4  # Its learning rate: stiff servos turn a small change of an output into their largest torque.
 
 
 class ReachWorld:
     """An arm that starts each motion from the same pose, at rest.
 
     tip: the body whose frame's origin is to reach the target. start: joint angles [nq], rad. low, high: the limits of
-    the joints [nq]. steps: of a motion. hold: steps for which a control lasts. Numbers are float32.
+    the joints [nq]. steps: of a motion. hold: steps for which a control lasts. rate: Adam's largest learning rate.
     """
 
-    def __init__(self, model: Model, simulator: Simulator, tip: str, start: Tensor, hold: int = 1) -> None:
-        self.model, self.simulator, self.tip, self.hold = model, simulator, tip, hold
+    def __init__(
+        self, model: Model, simulator: Simulator, tip: str, start: Tensor, hold: int = 1, rate: float = RATE
+    ) -> None:
+        self.model, self.simulator, self.tip, self.hold, self.rate = model, simulator, tip, hold, rate
         self.start = start.to(simulator.dtype)
         self.low, self.high = (x.to(simulator.dtype) for x in joint_ranges(model))
         self.steps = round(SECONDS / simulator.dt)
@@ -129,4 +133,4 @@ def robot_arm(file: str | Path, tip: str | None = None, dtype: torch.dtype = tor
         raise ValueError("the network's outputs span the limits of the controls, but some actuators have none")
     start = model.keyframes["home"].q if "home" in model.keyframes else model.initial_state().q
     simulator = Simulator(model, ROBOT_DT, physics="mujoco", dtype=dtype)
-    return ReachWorld(model, simulator, tip, start, ROBOT_HOLD)
+    return ReachWorld(model, simulator, tip, start, ROBOT_HOLD, ROBOT_RATE)
