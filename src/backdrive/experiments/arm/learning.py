@@ -74,10 +74,10 @@ class Test:
         curve.median.append(float(end.median()))
 
 
-def losses(world: ReachWorld, policy: MLP, observes: str, targets: Tensor) -> Tensor:
+def losses(world: ReachWorld, policy: MLP, observes: str, targets: Tensor, clip: float | None = None) -> Tensor:
     """The loss of each motion to its target, [B]: the distance while the tip is to be there, and a part of the squared
-    distance all the way, so that it hurries."""
-    squares = world.misses(world.reach(policy, inputs(world, observes, targets)), targets).square().sum(-1)
+    distance all the way, so that it hurries. clip: as `Simulator.rollout` has it."""
+    squares = world.misses(world.reach(policy, inputs(world, observes, targets), clip), targets).square().sum(-1)
     last = round(SETTLED / world.simulator.dt)
     return (squares[-last:] + SOFT**2).sqrt().mean(0) + HURRY * squares.mean(0)
 
@@ -89,8 +89,9 @@ def learn(
 
     An update whose gradient is not finite is left out and counted.
     """
-    world = test.world
-    adam = torch.optim.Adam(policy.parameters(), world.rate, fused=True)
+    world, (rate, clip) = test.world, test.world.limits
+    clip = None if clip is None else clip / BATCH  # The loss is the mean of the batch's.
+    adam = torch.optim.Adam(policy.parameters(), rate, fused=True)
     when = {round(updates * k / tests) for k in range(tests + 1)}
     for update in range(updates + 1):
         advance(update)
@@ -101,8 +102,8 @@ def learn(
         with test.watch:
             for group in adam.param_groups:
                 group["lr"] = (
-                    world.rate * min(1.0, (update + 1) / WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * update / updates))
+                    rate * min(1.0, (update + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * update / updates))
                 )
             adam.zero_grad()
-            losses(world, policy, test.observes, world.targets(BATCH, generator)).mean().backward()
+            losses(world, policy, test.observes, world.targets(BATCH, generator), clip).mean().backward()
             descend(policy, adam, STEEPEST, test.clips)
