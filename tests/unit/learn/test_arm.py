@@ -6,13 +6,15 @@ import math
 import matplotlib
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from quick_runs import quick_run
 
 from backdrive import experiments
 from backdrive.experiments import Run, WrongOption
 from backdrive.experiments.arm import experiment, learning
 from backdrive.experiments.arm.checks import gradient_error
-from backdrive.experiments.arm.controller import controller, inputs, parameters_of
+from backdrive.experiments.arm.controller import controller, encoded, inputs, parameters_of
 from backdrive.experiments.arm.learning import Test as ArmTest
 from backdrive.experiments.arm.learning import learn
 from backdrive.experiments.arm.parts import finished, table
@@ -73,19 +75,51 @@ def test_networks_have_17000_parameters_and_stay_within_the_torques(arm):
     policy = controller(arm, "feedback", generator())
     assert parameters_of(policy) == 17_000 and policy.in_kernel
     with torch.no_grad():
-        controls = policy(100.0 * torch.randn(64, 11, generator=generator()))
+        controls = policy(100.0 * torch.randn(64, 18, generator=generator()))
     most = torch.tensor([torque for *_, torque, _ in PARTS.values()])
     assert (controls.abs() <= most).all() and (controls.abs() > 0.9 * most).any()
 
 
 def test_what_networks_observe(arm):
     points = arm.targets(3, generator())
-    assert inputs(arm, "target", points).shape == (arm.decisions, 3, 3)
+    assert torch.equal(inputs(arm, "target", points), encoded(points).expand(arm.decisions, 3, 7))
     timed = inputs(arm, "time", points)
-    assert torch.equal(timed[:, :, 1:], points.expand(arm.decisions, 3, 3))
+    assert torch.equal(timed[:, :, 1:], encoded(points).expand(arm.decisions, 3, 7))
     assert torch.equal(timed[[0, -1], :, 0], torch.tensor([[-1.0] * 3, [1.0] * 3]))
-    for observes, count in (("feedback", 11), ("target", 3), ("time", 4)):
+    for observes, count in (("feedback", 18), ("target", 7), ("time", 8)):
         assert controller(arm, observes, generator()).sizes[0] == count
+
+
+@given(st.floats(1e-4, 2.0), st.floats(-math.pi, math.pi), st.floats(-1.0, 1.0))
+def test_targets_are_observed_with_distances_and_azimuth(radius, azimuth, height):
+    across, along = math.cos(azimuth), math.sin(azimuth)
+    point = torch.tensor([radius * across, radius * along, height], dtype=torch.float64)
+    expected = [*point.tolist(), radius, across, along, math.hypot(radius, height)]
+    assert torch.allclose(encoded(point), torch.tensor(expected, dtype=torch.float64), atol=1e-9)
+
+
+def test_a_target_on_the_vertical_axis_is_finite():
+    assert encoded(torch.tensor([0.0, 0.0, 0.5])).tolist() == [0.0, 0.0, 0.5, pytest.approx(1e-6), 0.0, 0.0, 0.5]
+
+
+def test_new_networks_see_the_vector_from_the_tip_to_the_target(arm):
+    policy = controller(arm, "feedback", generator())
+    seen = torch.randn(18, generator=generator(1))
+    tip, target = (torch.zeros(18).index_fill_(0, torch.arange(k, k + 3), 0.4) for k in (8, 11))
+    with torch.no_grad():
+        assert torch.allclose(policy(seen + tip + target), policy(seen), rtol=1e-4, atol=1e-3)
+        assert not torch.allclose(policy(seen + tip - target), policy(seen), rtol=1e-2, atol=1e-2)
+
+
+def test_updates_that_are_not_finite_are_left_out(arm, monkeypatch):
+    policy = controller(arm, "feedback", generator())
+    before = [weight.detach().clone() for weight in policy.parameters()]
+    monkeypatch.setattr(learning, "TESTS", 4)
+    monkeypatch.setattr(learning, "losses", lambda *_: policy.linear[0].weight.sum(-1) * math.inf)
+    test = ArmTest(arm, "feedback")
+    learn(test, policy, 2, generator(1), 1, lambda update: None)
+    assert test.clips.not_finite == 2
+    assert all(torch.equal(weight, old) for weight, old in zip(policy.parameters(), before, strict=True))
 
 
 def test_the_gradient_agrees_with_differences():

@@ -9,7 +9,7 @@ import torch
 
 from ...policy import MLP
 from ..run import Run
-from .controller import inputs
+from .controller import encoded, inputs
 from .parts import METHODS, PAPER_ERROR
 from .world import REACH, ReachWorld, paper_arm
 
@@ -86,7 +86,7 @@ def film(run: Run, world: ReachWorld, policy: MLP, observes: str, robot: str) ->
     points = world.targets(FILMED, run.generator(4))
     shown = paper_arm(world.simulator.dtype, points.tolist())
     shown.steps = FILMED * world.steps
-    path = shown.reach(policy, points[:, None].repeat_interleave(world.decisions, 0))
+    path = shown.reach(policy, encoded(points)[:, None].repeat_interleave(world.decisions, 0))
     arrivals = path.position(world.tip)[world.steps :: world.steps, 0]
     misses = (arrivals - points).norm(dim=-1)
     run.record(film={"targets_m": points, "errors_m": misses})

@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from ...learn.gradients import ClipCount, descend
 from ...policy import MLP
 from .controller import inputs
 from .world import ReachWorld
 
 UPDATES, BATCH = 2563, 256  # The paper's: 2,563 updates, 656,128 evaluations.
-RATE, WARM_UP, STEEPEST = 2e-3, 20, 1.0  # Adam's learning rate at most; updates until then; norm of its gradient.
+WARM_UP, STEEPEST = 20, 1.0  # Updates until the learning rate is largest; largest norm of the gradient.
 SETTLED = 0.3  # The tip is to be at the target for so long at the end of a motion, s.
 SOFT, HURRY = 0.01, 0.3  # Distances that count as small, m; weight of the whole motion's squared distances, 1/m.
 TESTS, TEST_SEED = 1000, 20_160_517  # Targets on which all networks are tested: the same for all seeds.
@@ -51,10 +52,11 @@ class Stopwatch:
 
 
 class Test:
-    """The test targets of a world, and the curve of a network's errors on them."""
+    """The test targets of a world, the curve of a network's errors on them, and the count of updates left out."""
 
     def __init__(self, world: ReachWorld, observes: str, targets: Tensor | None = None) -> None:
         self.world, self.observes, self.curve, self.watch = world, observes, ErrorCurve(), Stopwatch()
+        self.clips = ClipCount()
         given = world.targets(TESTS, torch.Generator().manual_seed(TEST_SEED)) if targets is None else targets
         self.targets, self.inputs = given, inputs(world, observes, given)
 
@@ -72,10 +74,10 @@ class Test:
         curve.median.append(float(end.median()))
 
 
-def losses(world: ReachWorld, policy: MLP, observes: str, targets: Tensor) -> Tensor:
+def losses(world: ReachWorld, policy: MLP, observes: str, targets: Tensor, clip: float | None = None) -> Tensor:
     """The loss of each motion to its target, [B]: the distance while the tip is to be there, and a part of the squared
-    distance all the way, so that it hurries."""
-    squares = world.misses(world.reach(policy, inputs(world, observes, targets)), targets).square().sum(-1)
+    distance all the way, so that it hurries. clip: as `Simulator.rollout` has it."""
+    squares = world.misses(world.reach(policy, inputs(world, observes, targets), clip), targets).square().sum(-1)
     last = round(SETTLED / world.simulator.dt)
     return (squares[-last:] + SOFT**2).sqrt().mean(0) + HURRY * squares.mean(0)
 
@@ -83,8 +85,13 @@ def losses(world: ReachWorld, policy: MLP, observes: str, targets: Tensor) -> Te
 def learn(
     test: Test, policy: MLP, updates: int, generator: torch.Generator, tests: int, advance: Callable[[int], None]
 ) -> None:
-    """Update the network by Adam, whose learning rate falls to zero as a cosine. tests: how often it is tested."""
-    world, adam = test.world, torch.optim.Adam(policy.parameters(), RATE, fused=True)
+    """Update the network by Adam, whose learning rate falls to zero as a cosine. tests: how often it is tested.
+
+    An update whose gradient is not finite is left out and counted.
+    """
+    world, (rate, clip) = test.world, test.world.limits
+    clip = None if clip is None else clip / BATCH  # The loss is the mean of the batch's.
+    adam = torch.optim.Adam(policy.parameters(), rate, fused=True)
     when = {round(updates * k / tests) for k in range(tests + 1)}
     for update in range(updates + 1):
         advance(update)
@@ -95,9 +102,8 @@ def learn(
         with test.watch:
             for group in adam.param_groups:
                 group["lr"] = (
-                    RATE * min(1.0, (update + 1) / WARM_UP) * 0.5 * (1.0 + math.cos(math.pi * update / updates))
+                    rate * min(1.0, (update + 1) / WARM_UP) * (0.5 + 0.5 * math.cos(math.pi * update / updates))
                 )
             adam.zero_grad()
-            losses(world, policy, test.observes, world.targets(BATCH, generator)).mean().backward()
-            torch.nn.utils.clip_grad_norm_(policy.parameters(), STEEPEST)
-            adam.step()
+            losses(world, policy, test.observes, world.targets(BATCH, generator), clip).mean().backward()
+            descend(policy, adam, STEEPEST, test.clips)

@@ -17,10 +17,10 @@ from .searches import search
 from .world import ReachWorld
 
 METHODS = {
-    "feedback": "gradient: angles, rates, target",
+    "feedback": "gradient: angles, rates, tip, target",
     "time": "gradient: target and time",
     "target": "gradient: target alone",
-    "cma": "CMA-ES: angles, rates, target",
+    "cma": "CMA-ES: angles, rates, tip, target",
     "cma-point": "CMA-ES, one target only",
 }
 PAPER_ERROR = 0.05  # Mean error of the paper's network over the domain, m.
@@ -72,6 +72,7 @@ class ArmPart:
         end, evaluations = errors[-1], BATCH * self.updates
         return {
             **asdict(self), "parameters": parameters_of(policy), "evaluations": evaluations,
+            "updates_left_out": test.clips.not_finite,
             "motion_s": world.steps * world.simulator.dt, "dt_s": world.simulator.dt,
             "error_m": {
                 "mean": float(end.mean()), "median": float(end.median()), "p90": float(end.quantile(0.9)),

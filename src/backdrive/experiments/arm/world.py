@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -26,18 +27,34 @@ LIMITS = ((-2.6, 2.6), (0.0, 2.2), (0.0, 2.4), (-1.6, 1.6))  # Of the joints, ra
 START = (0.0, 0.6, 1.0, 0.4)  # Joint angles at the start of every motion, rad.
 ARMATURE, RADIUS = 0.05, 0.03  # Of the motors, kg m²; of the links, m.
 REACH = sum(length for _, length, *_ in PARTS.values())
-ROBOT_DT, ROBOT_HOLD = 0.01, 2  # Of a robot from a file: s, and steps for which its network's outputs last.
+ROBOT_DT, ROBOT_HOLD = 0.004, 5  # Of a robot from a file: s, and steps for which its network's outputs last.
+
+
+class LearningLimits(NamedTuple):
+    """Adam's largest learning rate, and the largest norm of the derivative of a motion's loss with respect to its state
+    at each decision of the network (None: any)."""
+
+    rate: float
+    clip: float | None
+
+
+LEARNING = LearningLimits(2e-3, None)
+ROBOT_LEARNING = LearningLimits(4e-4, 0.3)
+"""Of a robot from a file: its stiff servos turn a small change of an output into their largest torque."""
 
 
 class ReachWorld:
     """An arm that starts each motion from the same pose, at rest.
 
     tip: the body whose frame's origin is to reach the target. start: joint angles [nq], rad. low, high: the limits of
-    the joints [nq]. steps: of a motion. hold: steps for which a control lasts. Numbers are float32.
+    the joints [nq]. steps: of a motion. hold: steps for which a control lasts. limits: of learning.
     """
 
-    def __init__(self, model: Model, simulator: Simulator, tip: str, start: Tensor, hold: int = 1) -> None:
-        self.model, self.simulator, self.tip, self.hold = model, simulator, tip, hold
+    def __init__(
+        self, model: Model, simulator: Simulator, tip: str, start: Tensor, hold: int = 1,
+        limits: LearningLimits = LEARNING,
+    ) -> None:  # fmt: skip
+        self.model, self.simulator, self.tip, self.hold, self.limits = model, simulator, tip, hold, limits
         self.start = start.to(simulator.dtype)
         self.low, self.high = (x.to(simulator.dtype) for x in joint_ranges(model))
         self.steps = round(SECONDS / simulator.dt)
@@ -53,10 +70,12 @@ class ReachWorld:
         """The tip's positions [B, 3] for joint angles [B, nq]."""
         return self.simulator.observe(State(q, torch.zeros_like(q)), [("position", self.tip)])
 
-    def reach(self, policy: MLP, inputs: Tensor) -> Trajectory:
-        """The motions of a policy from the start. inputs: [decisions, B, k], what it observes besides its sensors."""
+    def reach(self, policy: MLP, inputs: Tensor, clip: float | None = None) -> Trajectory:
+        """The motions of a policy from the start. inputs: [decisions, B, k], what it observes besides its sensors.
+        clip: as `Simulator.rollout` has it."""
         q = self.start.expand(inputs.shape[1], -1)
-        return self.simulator.rollout(State(q, torch.zeros_like(q)), policy=policy, inputs=inputs, steps=self.steps)
+        start = State(q, torch.zeros_like(q))
+        return self.simulator.rollout(start, policy=policy, inputs=inputs, steps=self.steps, clip=clip)
 
     def misses(self, path: Trajectory, targets: Tensor) -> Tensor:
         """The vectors from the targets [B, 3] to the tip at all times, [T+1, B, 3], m."""
@@ -129,4 +148,4 @@ def robot_arm(file: str | Path, tip: str | None = None, dtype: torch.dtype = tor
         raise ValueError("the network's outputs span the limits of the controls, but some actuators have none")
     start = model.keyframes["home"].q if "home" in model.keyframes else model.initial_state().q
     simulator = Simulator(model, ROBOT_DT, physics="mujoco", dtype=dtype)
-    return ReachWorld(model, simulator, tip, start, ROBOT_HOLD)
+    return ReachWorld(model, simulator, tip, start, ROBOT_HOLD, ROBOT_LEARNING)
