@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..model import checks
 from .agent import TAKEN_BACK, Agent, Diverged, largest
 from .gradients import ClipCount, descend
-from .networks import ACTIVATIONS, Actor, Critics
+from .networks import ACTIVATIONS, Actor, Critics, Normaliser
 from .windows import OneCall, ShortWindow, stepped
 
 LEAST_RATE = 0.02
@@ -62,7 +62,8 @@ class SHACSettings:
     weights of a network. actor, critic: numbers of neurons of the hidden layers. log_std: logarithm of the standard
     deviation of the actions at the start, before squashing. last_noise: the share of that noise that is left at the end
     of a training, since what is learned with noise may not be what the mean action does. layer_norm: whether the
-    actor's layers are normalised.
+    actor's layers are normalised. normalise: whether observations are, by their running mean and variance. staggered:
+    whether the first episodes end at different times, so that not all environments start anew at once.
     one_call: whether a window is one call of a kernel where that is possible (see `windows.OneCall`).
     """
 
@@ -90,6 +91,8 @@ class SHACSettings:
     log_std: float = -1.0
     last_noise: float = 1.0
     layer_norm: bool = True
+    normalise: bool = True
+    staggered: bool = True
     one_call: bool = True
 
     def __post_init__(self) -> None:
@@ -136,6 +139,10 @@ class SHAC(Agent):
     def make(self) -> None:
         given, world = self.given, self.world
         n, na = len(self.normaliser.mean), len(world.low)
+        if not given.normalise:
+            self.normaliser = Normaliser(n)  # of mean 0 and variance 1, which stays
+        if not given.staggered:
+            world.start()
         of_network: dict[str, Any] = {"activation": given.activation, "generator": self.generator}
         self.actor = Actor(
             (n, *given.actor, na), world.low, world.high, log_std=given.log_std, layer_norm=given.layer_norm,
@@ -175,8 +182,9 @@ class SHAC(Agent):
         if given.most_clipped is not None:
             factor = math.exp(HORIZON_RATE * (given.most_clipped - clips.share))
             self.horizon = min(max(self.horizon * factor, SHORTEST), given.longest)
-        self.normaliser.update(window.observations[window.counts])
-        self.normaliser.refresh()
+        if given.normalise:
+            self.normaliser.update(window.observations[window.counts])
+            self.normaliser.refresh()
         self.steps += int(window.counts.sum())
         self._check_networks(window)
         return {

@@ -86,6 +86,22 @@ def test_noise_falls_evenly_to_what_is_left_at_the_end(monkeypatch):
     assert sizes == pytest.approx([1.0 - 0.9 * k / 20 for k in range(20)])
 
 
+def test_observations_are_normalised_unless_they_are_not_to_be():
+    given, plain = (learn.SHAC("Pendulum", num_envs=4, seed=0, normalise=x) for x in (True, False))
+    for agent in (given, plain):
+        agent.train(steps=200)
+    assert not torch.equal(given.normaliser.mean, torch.zeros(3))
+    assert torch.equal(plain.normaliser.mean, torch.zeros(3)) and torch.equal(plain.normaliser.var, torch.ones(3))
+
+
+def test_first_episodes_end_at_different_times_unless_they_start_together():
+    staggered, together = (
+        learn.SHAC("Pendulum", num_envs=8, seed=0, staggered=x).world.env.steps for x in (True, False)
+    )
+    assert len(set(staggered.tolist())) > 1
+    assert set(together.tolist()) == {0}
+
+
 def test_the_adapted_horizon_is_saved(tmp_path):
     agent = small("Pendulum", clip=1e-9, horizon=4, most_clipped=0.3)
     agent.train(steps=100)
