@@ -5,6 +5,7 @@ A kernel is compiled for the kinds of shape pairs and the settings, so that all 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import combinations_with_replacement, cycle
@@ -47,7 +48,7 @@ class Family:
     solver: str = "sweeps"
     integrator: str = "euler"
     impacts: bool = False
-    pyramid: int = 4
+    pyramid: float = 4
     single: bool = False
 
     @property
@@ -134,6 +135,10 @@ def _families() -> Iterator[Family]:
     for kinds in combinations_with_replacement(("box", "cylinder"), 2):
         yield Family("standing", 3, kinds, "sweeps", "euler", False)
         yield Family("standing", 3, kinds, "interior", "midpoint", True)
+    for maker, kinds in (("pair", ("box", "capsule")), ("standing", ("box", "box")), ("tree", ("capsule",))):
+        yield Family(maker, 3, kinds, "sweeps", "euler", False, pyramid=math.inf)
+    yield Family("pair", 3, ("box", "box"), "interior", "midpoint", False, pyramid=math.inf)
+    yield Family("loops", 3, ("sphere",), "sweeps", "midpoint", True, pyramid=math.inf)
 
 
 FAMILIES: tuple[Family, ...] = tuple(_families())

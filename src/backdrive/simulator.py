@@ -60,7 +60,7 @@ class Simulator(nn.Module):
         through bounces are wrong. "auto": True where a shape of the model has restitution, in float64 and up to 64
         links.
     pyramid: number of sides of the friction pyramid in 3D, even, at least 4. With 4, the default, impacts have round
-        cones.
+        cones; with math.inf, all steps have (small worlds only; standing robots take about twice the time).
     bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
     threads: the largest number of threads; None: one for every core that the process may use. They
@@ -83,7 +83,7 @@ class Simulator(nn.Module):
     def __init__(
         self, model: Model, dt: float | None = None, *, physics: str | MuJoCo | None = None,
         solver: Solver | None = None, integrator: Integrator | None = None, impacts: bool | str = "auto",
-        pyramid: int = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
+        pyramid: float = 4, bounce_threshold: float = 0.05, dtype: torch.dtype = torch.float64,
         threads: int | None = None, specialize: bool | str = "auto", nonfinite: str = "raise",
         sparse: bool | str = "auto",
     ) -> None:  # fmt: skip
@@ -114,7 +114,8 @@ class Simulator(nn.Module):
             solvers.check(solver)
         settings.check()
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
-        self.pyramid, self.bounce_threshold = operator.index(pyramid), bounce_threshold
+        self.pyramid = math.inf if settings.round_cones else int(pyramid)
+        self.bounce_threshold = bounce_threshold
         self.threads = None if threads is None else operator.index(threads)
         self.specialize, self.nonfinite, self.physics = specialize, nonfinite, physics
         self.impacts = settings.choose_impacts(model)
@@ -127,10 +128,14 @@ class Simulator(nn.Module):
         self._body_links = self.model.body_link.tolist()
         self._angles = PlanarAngles(self.model)
         soft = choose(self.physics, self.model)
-        contact_model = RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts)
+        round_cones = self.pyramid == math.inf
+        contact_model = RigidContact(
+            self.solver, float(self.bounce_threshold), impacts=self.impacts, round_cones=round_cones
+        )
         rigid = soft is None
         scheme = Scheme(self.integrator, contact_model if rigid else None, soft, rigid and saturates(self.model))
-        directions = self.pyramid // 2 if soft is None else soft.block - 1
+        # Round cones are found from pyramids with four sides.
+        directions = (2 if round_cones else int(self.pyramid) // 2) if soft is None else soft.block - 1
         settings = ProgramSettings(
             self.dt, scheme, directions, self.dtype, self.threads, self.specialize, self.nonfinite, self.sparse
         )

@@ -29,7 +29,7 @@ class SimulatorSettings:
 
     dt: float
     impacts: bool | str
-    pyramid: int
+    pyramid: float
     bounce_threshold: float
     dtype: torch.dtype
     threads: int | None
@@ -45,9 +45,10 @@ class SimulatorSettings:
         _require_choice("impacts", self.impacts)
         if self.impacts is True and self.dtype != torch.float64:
             raise ValueError(f"impacts=True needs dtype=torch.float64: the time of an impact is lost in {self.dtype}")
-        sides = checks.integer(pyramid, "pyramid")
-        if sides % 2 or sides < 4:
-            raise ValueError(f"pyramid must be an even number of sides >= 4, got {pyramid!r}")
+        if not self.round_cones:
+            sides = checks.integer(pyramid, "pyramid")
+            if sides % 2 or sides < 4:
+                raise ValueError(f"pyramid must be an even number of sides >= 4, or math.inf, got {pyramid!r}")
         checks.in_range(threshold, "bounce_threshold", "a speed >= 0 in m/s", lambda x: x >= 0)
         if self.threads is not None:
             checks.integer(self.threads, "threads")
@@ -57,6 +58,13 @@ class SimulatorSettings:
         _require_choice("sparse", self.sparse)
         if self.impacts is True and self.sparse is True:
             raise ValueError("impacts=True and sparse=True: the sparse form takes plain steps, impacts=False")
+        if self.round_cones and self.sparse is True:
+            raise ValueError("pyramid=math.inf and sparse=True: the sparse form has pyramids, not round cones")
+
+    @property
+    def round_cones(self) -> bool:
+        """Whether friction cones are round in all steps."""
+        return isinstance(self.pyramid, float) and self.pyramid == math.inf
 
     def choose_impacts(self, model: Model) -> bool:
         """Whether steps are split at their impacts."""
@@ -68,7 +76,7 @@ class SimulatorSettings:
     def choose_sparse(self, model: Model, impacts: bool, soft: SoftSettings | None = None) -> bool:
         """Whether the form for one big world is taken; soft: of MuJoCo's physics."""
         many = model.nlink >= (SPARSE_BODIES if soft is None else SOFT_SPARSE_BODIES)
-        wanted = many and not impacts if self.sparse == "auto" else bool(self.sparse)
+        wanted = many and not (impacts or self.round_cones) if self.sparse == "auto" else bool(self.sparse)
         reason = _not_sparse(model, soft) if wanted else None
         if self.sparse is True and reason is not None:
             if soft is not None:

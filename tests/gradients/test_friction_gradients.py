@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -26,8 +27,9 @@ SCHEMES = pytest.mark.parametrize(
 NAMES = ("friction", "mass", "inertia", "gravity", "restitution")
 
 
-def simulator(model, solver="gauss-seidel", integrator="euler", impacts=False):
-    return rolled(model, DT, solver=SOLVERS[solver], integrator=INTEGRATORS[integrator], impacts=impacts)
+def simulator(model, solver="gauss-seidel", integrator="euler", impacts=False, pyramid=4):
+    settings = {"solver": SOLVERS[solver], "integrator": INTEGRATORS[integrator]}
+    return rolled(model, DT, **settings, impacts=impacts, pyramid=pyramid)
 
 
 @functools.cache
@@ -94,6 +96,15 @@ def test_bodies_that_hit_a_slope(solver, integrator, impacts):
     tally.require("q", "v", "friction", "mass", "inertia")
 
 
+@pytest.mark.parametrize(("solver", "integrator"), [("gauss-seidel", "euler"), ("interior-point", "midpoint")])
+@pytest.mark.parametrize("speed", [2.0, 0.02], ids=["fast", "slow"])
+def test_round_cones_in_plain_steps(speed, solver, integrator):
+    """Also where the slip is so slow that pyramids would not follow it."""
+    model, inputs = skating(0.2, 3, speed, approach=0.0 if speed < 0.1 else 0.5)
+    tally = check_gradients(simulator(model, solver, integrator, pyramid=math.inf), inputs, 2)
+    tally.require("q", "v", "controls", "friction", "mass", "gravity")
+
+
 def test_bodies_that_are_hit_at_rest():
     """A box and a ball that rest on the floor until others hit them obliquely: they slide after the hit, in directions
     that no contact has before it."""
@@ -132,10 +143,11 @@ def test_nothing_depends_on_the_company():
     assert all(torch.equal(alone[name][0], together[name][0]) for name in rests)
 
 
-def test_linearize_what_slides():
+@pytest.mark.parametrize("pyramid", [4, math.inf])
+def test_linearize_what_slides(pyramid):
     """The Jacobians of the kernel that finds them at once are those of repeated backward passes."""
     model, inputs = skating(0.2, 1, 2.0, seed=7)
-    sim, state = simulator(model), bd.State(inputs["q"][0], inputs["v"][0])
+    sim, state = simulator(model, pyramid=pyramid), bd.State(inputs["q"][0], inputs["v"][0])
     control = inputs["controls"][0, 0]
     A, B = sim.linearize(state, control)
     v, u = (x.clone().requires_grad_() for x in (state.v, control))

@@ -19,12 +19,14 @@ class RigidContact:
     regularisation: compliance of every row as a part of the inverse mass it acts on; it decides how the contact points
         of one face share their load.
     impacts: steps are split at the times of their impacts (`impacts`); otherwise bounces follow from speeds alone.
+    round_cones: friction cones are round in all substeps; otherwise in impacts only.
     """
 
     solver: Solver
     bounce_threshold: float = 0.05
     regularisation: float = 1e-8
     impacts: bool = False
+    round_cones: bool = False
 
 
 @dataclass(frozen=True)

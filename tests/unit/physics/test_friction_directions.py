@@ -191,6 +191,60 @@ def test_a_hit_slides_as_coulomb_says(azimuth, elevation):
     np.testing.assert_allclose(path.velocity("rests")[-1], expected, rtol=0, atol=1e-8)
 
 
+# ---------------------------------------------------------------------------------------------- slow slips
+
+
+def pushed(azimuth, impacts, solver, integrator):
+    """Twists, turned back by the azimuth, of a foot that slides slowly on the floor, and of a ball that pushes it.
+
+    The foot has one contact: rounding would decide how several share its weight.
+    """
+    c, s = math.cos(azimuth), math.sin(azimuth)
+    R = rotation(np.array([math.cos(azimuth / 2), 0.0, 0.0, math.sin(azimuth / 2)]))
+    scene = bd.Scene(3, combine="min")
+    scene.add_static(bd.HalfSpace((0, 0, 1)), friction=0.5)
+    scene.add_body(
+        "foot", bd.Sphere(0.1), mass=1.0, inertia=(10.0, 10.0, 10.0), position=(0, 0, 0.1), friction=0.5,
+        velocity=tuple(R @ (0.004, 0.003, 0.0)),
+    )  # fmt: skip
+    scene.add_body(
+        "ball", bd.Sphere(0.1), mass=3.0, position=tuple(R @ (-0.19, 0.06, 0.1)), friction=0.5,
+        velocity=(0.08 * c, 0.08 * s, 0.0),
+    )  # fmt: skip
+    model = scene.build()
+    sim = rolled(model, 0.01, pyramid=math.inf, impacts=impacts, solver=solver, integrator=integrator)
+    path = sim.rollout(model.initial_state(), steps=4)
+    assert path.status.converged.all() and path.status.contacts[-1] == 3
+    return torch.stack([x for b in model.bodies for x in (path.velocity(b), path.angular_velocity(b))]) @ torch.tensor(
+        R
+    )
+
+
+@pytest.mark.parametrize(
+    ("impacts", "solver", "integrator"),
+    [(False, "gauss-seidel", "euler"), (False, "interior-point", "midpoint"), (True, "gauss-seidel", "midpoint")],
+)
+@settings(max_examples=4)
+@given(azimuth=st.floats(0.0, 2.0 * math.pi))
+def test_slow_slips_with_round_cones(impacts, solver, integrator, azimuth):
+    """With pyramid=math.inf, friction of what a ball pushes slowly does not depend on the direction."""
+    of = impacts, SOLVERS[solver], INTEGRATORS[integrator]
+    torch.testing.assert_close(pushed(azimuth, *of), pushed(0.0, *of), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize("pyramid", ["round", -math.inf, math.nan, 5, 4.0])
+def test_what_is_no_pyramid(pyramid):
+    with pytest.raises((ValueError, TypeError), match="pyramid must be"):
+        bd.Simulator(thrown(0, np.array([1.0, 0.0, 0.0, 0.0])), 0.01, pyramid=pyramid)
+
+
+def test_big_worlds_have_no_round_cones():
+    model = thrown(0, np.array([1.0, 0.0, 0.0, 0.0]))
+    with pytest.raises(ValueError, match="not round cones"):
+        bd.Simulator(model, 0.01, pyramid=math.inf, sparse=True)
+    assert not bd.Simulator(model, 0.01, pyramid=math.inf).sparse
+
+
 # ---------------------------------------------------------------------------------------------- Coulomb's law
 
 

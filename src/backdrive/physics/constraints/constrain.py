@@ -90,8 +90,9 @@ def constrain(
     status = memory(4)  # residual, contacts that press, depth, fingerprint of the active set
     zero(4, status)
     cone, slips = None, rows.slips
-    if slips is not None and impacts is not None and constraints.directions == 2:
-        cone = FrictionCone(problem, found, first_contact, slips, impacts.hitting)
+    round_cones: Mask = True if ctx.contact_model.round_cones else impacts is not None and impacts.hitting
+    if slips is not None and round_cones is not False and constraints.directions == 2:
+        cone = FrictionCone(problem, found, first_contact, slips, round_cones)
         slips = cone.slips
     guard = EnergyGuard(problem, solver, tree.nlink, cone)
     corrected = counters(1)
