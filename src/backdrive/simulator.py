@@ -60,7 +60,7 @@ class Simulator(nn.Module):
         through bounces are wrong. "auto": True where a shape of the model has restitution, in float64 and up to 64
         links.
     pyramid: number of sides of the friction pyramid in 3D, even, at least 4. With 4, the default, impacts have round
-        cones; with math.inf, all steps have (small worlds only; standing robots take about twice the time).
+        cones; with math.inf, all steps have (small worlds only), which takes up to twice the time.
     bounce_threshold: m/s; in plain time stepping, contacts that approach more slowly do not bounce.
     dtype: torch.float64 or torch.float32, of all tensors that go in and come out.
     threads: the largest number of threads; None: one for every core that the process may use. They

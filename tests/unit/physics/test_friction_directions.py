@@ -215,9 +215,8 @@ def pushed(azimuth, impacts, solver, integrator):
     sim = rolled(model, 0.01, pyramid=math.inf, impacts=impacts, solver=solver, integrator=integrator)
     path = sim.rollout(model.initial_state(), steps=4)
     assert path.status.converged.all() and path.status.contacts[-1] == 3
-    return torch.stack([x for b in model.bodies for x in (path.velocity(b), path.angular_velocity(b))]) @ torch.tensor(
-        R
-    )
+    twists = [x for b in model.bodies for x in (path.velocity(b), path.angular_velocity(b))]
+    return torch.stack(twists) @ torch.tensor(R)
 
 
 @pytest.mark.parametrize(
