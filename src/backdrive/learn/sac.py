@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..envs import Task
 from ..envs.batch import Batch
 from ..model import checks
-from .adam import Adam
+from .adam import Adam, as_one
 from .agent import TAKEN_BACK, Agent, Diverged
 from .replay import Replay
 from .seeds import Actors, Temperatures, TwinCritics, drawn
@@ -156,6 +156,7 @@ class SAC(Agent):
         self.actors = Actors((n, *given.actor, na), self.generators)
         self.critics = TwinCritics((n + na, *given.critic), self.generators)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
+        self.slow = as_one(self.target.weights)
         self.temperatures = Temperatures(len(self.seeds), given.temperature)
         learned = [*self.actors.parameters(), self.temperatures.log]
         self.actor_step = Adam(learned, given.learning_rate)
@@ -258,28 +259,27 @@ class SAC(Agent):
     def update(self, seen: Transitions, states: Tensor | None, noise: Tensor) -> Tensor:
         """One update of critics, actors, temperatures and slow critics. Returns the squared error of the critics, the
         value and the entropy, means over all seeds, and the largest value, [4]."""
-        alpha = self.temperatures()
+        alpha, size = self.temperatures(), seen.reward.shape[-1]
         with torch.no_grad():
             goal = self.backup(self.target, seen.reward, seen.following, seen.alive, noise[0])
-        error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
-        descend(self.critic_step, error)
-        action, density = self.actors(seen.observation, noise[1])
+            error = self.critics.learn(seen.observation, seen.action, goal)
+            self.critic_step.update()
+            sample = self.actors.sample(seen.observation, noise[1])
         if states is None:
-            value = self.critics.least(seen.observation, action, frozen=True)
+            with torch.no_grad():
+                value, slope = self.critics.least_and_slope(seen.observation, sample.action)
         else:
-            value = self.simulated_value(states, action, noise[2])
-        surplus = density.detach().mean(-1, keepdim=True) + self.target_entropy
-        loss = (alpha * density - value).mean(-1).sum() - (self.temperatures.log * surplus).sum()
-        descend(self.actor_step, loss)
-        self.follow()
-        seeds = len(alpha)
-        return torch.stack(
-            [error.detach() / (2 * seeds), value.detach().mean(), -density.detach().mean(), goal.abs().max()]
-        )
+            value, slope = self.simulated_slope(states, sample.action, noise[2])
+        with torch.no_grad():
+            sample.learn(slope / -size, (alpha / size).expand(-1, size))
+            self.temperatures.learn(sample.density.mean(-1, keepdim=True) + self.target_entropy)
+            self.actor_step.update()
+            self.follow()
+            return torch.stack([error.square().mean(), value.mean(), -sample.density.mean(), goal.abs().max()])
 
     def follow(self) -> None:
         """Let the slow critics follow the others."""
-        torch._foreach_lerp_(self.target.weights, self.critics.weights, 1.0 - self.given.keep)
+        self.slow.lerp_(self.critic_step.values, 1.0 - self.given.keep)
 
     def backup(self, critics: TwinCritics, reward: Tensor, following: Tensor, alive: Tensor, noise: Tensor) -> Tensor:
         """r + γ (min Q(s', a') - α log π(a' | s')), [S, B]; no gradient goes to any weight."""
@@ -293,8 +293,6 @@ class SAC(Agent):
         batch, (seeds, size) = self.batch, action.shape[:2]
         kind = type(self.world.state)
         batch.state = kind(*states.flatten(0, 1).split(self.fields, -1))
-        if action.requires_grad:
-            action.register_hook(self._finite)
         step = batch.step((self.middle + self.reach * action.flatten(0, 1)).to(batch.dtype))
         self.simulated += seeds * size
         reward, alive, following = (
@@ -303,13 +301,17 @@ class SAC(Agent):
         )
         return self.backup(self.critics, reward, following, alive, noise)
 
-    def _finite(self, slope: Tensor) -> Tensor:
-        """A gradient with respect to actions, with 0 in place of what is not finite."""
+    def simulated_slope(self, states: Tensor, action: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The `simulated_value` [S, B], and its derivative with respect to the action [S, B, na], with 0 in place of
+        what is not finite."""
+        action = action.detach().requires_grad_()
+        value = self.simulated_value(states, action, noise)
+        (slope,) = torch.autograd.grad(value.sum(), action)
         finite = torch.isfinite(slope)
-        if bool(finite.all()):
-            return slope
-        self.not_finite += int((~finite).sum())
-        return torch.where(finite, slope, 0.0)
+        if not bool(finite.all()):
+            self.not_finite += int((~finite).sum())
+            slope = torch.where(finite, slope, 0.0)
+        return value.detach(), slope
 
     # ------------------------------------------------------------------------------------------ what can go wrong
 
@@ -378,8 +380,3 @@ class SAC(Agent):
         self.replay.load_state_dict(state["replay"])
         if self.states is not None:
             self.states.load_state_dict(state["states"])
-
-
-def descend(optimiser: Adam, loss: Tensor) -> None:
-    """A step of an optimiser against the gradient of a loss."""
-    optimiser.update(torch.autograd.grad(loss, optimiser.learned))

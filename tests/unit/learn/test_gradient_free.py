@@ -11,7 +11,6 @@ from backdrive import learn
 from backdrive.envs import VectorEnv
 from backdrive.experiments.gradient_free.mbpo import MBPO, Models
 from backdrive.experiments.gradient_free.sql import SQL, repeated
-from backdrive.learn.sac import descend
 from backdrive.threads import one_torch_thread
 
 
@@ -62,7 +61,7 @@ def test_the_sampling_network_learns_the_density_of_two_goals():
         for _ in range(500):
             action, _ = agent.actors(repeated(x, count), torch.randn(3, 2 * count, 1, generator=random))
             direction = agent.stein(repeated(x, count), action.detach(), count)
-            descend(agent.actor_step, -(action * direction).sum(-1).mean(-1).sum())
+            agent.actor_step.descend(-(action * direction).sum(-1).mean(-1).sum())
         with torch.no_grad():
             found = agent.actors(torch.zeros(3, 4000, 3), torch.randn(3, 4000, 1, generator=random))[0][..., 0]
     right = (found > 0.0).float().mean(1)

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ...learn import SAC, SACSettings
-from ...learn.adam import Adam
-from ...learn.sac import Transitions, descend
+from ...learn.adam import Adam, as_one
+from ...learn.sac import Transitions
 from ...learn.seeds import Generators, Layers, Temperatures, TwinCritics
 from ...model import checks
 
@@ -86,6 +86,7 @@ class SQL(SAC):
         self.actors: Any = Samplers((n, *given.actor, na), self.generators)
         self.critics = TwinCritics((n + na, *given.critic), self.generators)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
+        self.slow = as_one(self.target.weights)
         self.temperatures = Temperatures(len(self.seeds), given.temperature)
         self.actor_step = Adam(self.actors.parameters(), given.learning_rate)
         self.critic_step = Adam(self.critics.parameters(), given.learning_rate)
@@ -98,18 +99,18 @@ class SQL(SAC):
             goal = seen.reward + self.given.discount * seen.alive * self.soft_value(
                 self.target, seen.following, uniform
             )
-        error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
-        descend(self.critic_step, error)
+            error = self.critics.learn(seen.observation, seen.action, goal)
+            self.critic_step.update()
         x = repeated(seen.observation, count)
         random, still = noise[count:].transpose(0, 1).flatten(1, 2), count // 2 * seen.observation.shape[1]
         with torch.no_grad():
             fixed, _ = self.actors(x[:, :still], random[:, :still])
         moved, _ = self.actors(x[:, still:], random[:, still:])
         direction = self.stein(x, torch.cat([fixed, moved.detach()], 1), count)[:, still:]
-        descend(self.actor_step, -(moved * direction).sum() / x.shape[1])
+        self.actor_step.descend(-(moved * direction).sum() / x.shape[1])
         self.follow()
         zero = torch.zeros(())
-        return torch.stack([error.detach() / (2 * len(self.seeds)), goal.mean(), zero, goal.abs().max()])
+        return torch.stack([error.square().mean(), goal.mean(), zero, goal.abs().max()])
 
     def soft_value(self, critics: TwinCritics, x: Tensor, actions: Tensor) -> Tensor:
         """V of observations x [S, B, n], from uniformly random actions [K, S, B, na] in (-1, 1): [S, B]."""
