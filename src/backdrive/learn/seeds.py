@@ -69,6 +69,10 @@ class Sample:
         """Write the gradient of the weights into their `grad`, for cotangents of the actions and densities."""
         self._passed.learn(self._squashed.back(action_bar, density_bar))
 
+    def back(self, action_bar: Tensor, density_bar: Tensor) -> Tensor:
+        """The cotangent of the observations [S, B, n], for those of the actions and densities."""
+        return self._passed.back(self._squashed.back(action_bar, density_bar), slice(None))
+
 
 class Actors(nn.Module):
     """Squashed Gaussian policies: actions tanh(μ(o) + σ(o) ε) in (-1, 1), with ε ~ N(0, 1).
@@ -132,11 +136,20 @@ class TwinCritics(nn.Module):
 
     def least_and_slope(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
         """The smaller one of the two estimates [S, B], and its derivative with respect to the action [S, B, na]."""
+        return self._least_and_slope(x, action, slice(x.shape[-1], None))
+
+    def least_and_slopes(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same, with the derivative with respect to the observation [S, B, n] before that to the action."""
+        least, slope = self._least_and_slope(x, action, slice(None))
+        to_x, to_action = slope.split([x.shape[-1], action.shape[-1]], -1)
+        return least, to_x, to_action
+
+    def _least_and_slope(self, x: Tensor, action: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
         passed = self.layers.run(x, action)
         first, second = passed.outputs.view(2, *x.shape[:-1])
         chosen = (first <= second).to(first.dtype)
-        slopes = passed.back(torch.stack([chosen, 1.0 - chosen]).view_as(passed.outputs), slice(x.shape[-1], None))
-        return torch.minimum(first, second), slopes.view(2, *action.shape).sum(0)
+        slopes = passed.back(torch.stack([chosen, 1.0 - chosen]).view_as(passed.outputs), columns)
+        return torch.minimum(first, second), slopes.view(2, *x.shape[:-1], -1).sum(0)
 
 
 class Temperatures(nn.Module):
