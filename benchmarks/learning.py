@@ -88,9 +88,7 @@ def measure_updates(method: str) -> None:
         begin = time.process_time()
         agent.train(steps=agent.steps + SEEDS * WINDOW)
         spent.append((time.process_time() - begin) / (WINDOW * agent.given.updates))
-    print(
-        f"{method}: {1e6 * min(spent):,.0f} µs of processor time per update of {SEEDS} seeds, at best"
-    )
+    print(f"{method}: {1e6 * min(spent):,.0f} µs of processor time per update of {SEEDS} seeds, at best")
 
 
 def main() -> None:
