@@ -5,6 +5,11 @@
 The environment is trained as in the experiment `locomotion`. Prints, for each number of environments, the steps per
 second of the fastest iteration and of all iterations, and the µs that each part of the fastest iteration takes for a
 step of one environment.
+
+    python -m benchmarks.learning --updates sac sac-policy sql mbpo
+
+measures soft actor-critic and its variants instead, with the networks and seeds of the experiment
+`policy-enhancement` and 3 links: the processor time per update, with its share of the environment's steps.
 """
 
 from __future__ import annotations
@@ -15,8 +20,12 @@ import time
 from collections import defaultdict
 from typing import Any
 
+from backdrive.experiments.gradient_free.mbpo import MBPO
+from backdrive.experiments.gradient_free.sql import SQL
 from backdrive.experiments.locomotion import COURSES
-from backdrive.learn import SHAC
+from backdrive.experiments.policy_enhancement.methods import MODEL, SOFT, over
+from backdrive.experiments.policy_enhancement.world import FRAMES, pendulum
+from backdrive.learn import SAC, SHAC
 
 PARTS = {
     "window": "the motion of a window",
@@ -24,6 +33,15 @@ PARTS = {
     "_improve_critics": "critics",
     "_everything": "copies, to take an iteration back",
 }
+
+OFF_POLICY: dict[str, tuple[type[SAC], dict[str, Any]]] = {
+    "sac": (SAC, {}),
+    "sac-policy": (SAC, {"enhance": "policy"}),
+    "sac-samples": (SAC, {"enhance": "samples"}),
+    "sql": (SQL, {"particles": 8, "batch": 32}),
+    "mbpo": (MBPO, {**MODEL, "terminates": over}),
+}
+SEEDS, WINDOW, EXPLORE, ITERATIONS = 5, 50, 200, 6
 
 
 class Clock:
@@ -60,14 +78,30 @@ def measure(env: str, count: int, threads: int, one_call: bool, seconds: float) 
     print(f"    {1e6 * rest / samples:6.2f} µs  the rest")
 
 
+def measure_updates(method: str) -> None:
+    kind, settings = OFF_POLICY[method]
+    given = {**SOFT, **settings, "explore": EXPLORE, "window": WINDOW, "max_episode_steps": FRAMES, "threads": 1}
+    agent = kind(pendulum(3), seed=range(SEEDS), **given)
+    agent.train(steps=SEEDS * (EXPLORE + 2 * WINDOW))
+    spent = []
+    for _ in range(ITERATIONS):
+        begin = time.process_time()
+        agent.train(steps=agent.steps + SEEDS * WINDOW)
+        spent.append((time.process_time() - begin) / (WINDOW * agent.given.updates))
+    print(f"{method}: {1e6 * min(spent):,.0f} µs of processor time per update of {SEEDS} seeds, at best")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--env", default="Ant", choices=list(COURSES))
     parser.add_argument("--envs", type=int, nargs="+", default=[64, 128])
     parser.add_argument("--threads", type=int, default=2, help="of the simulator")
     parser.add_argument("--seconds", type=float, default=10.0, help="of training, for each line")
+    parser.add_argument("--updates", nargs="+", choices=list(OFF_POLICY), help="of which methods to measure updates")
     given = parser.parse_args()
-    for count in given.envs:
+    for method in given.updates or ():
+        measure_updates(method)
+    for count in () if given.updates else given.envs:
         for one_call in (True, False):
             measure(given.env, count, given.threads, one_call, given.seconds)
 

@@ -27,7 +27,7 @@ from torch import Tensor, nn
 from ..envs import Task
 from ..envs.batch import Batch
 from ..model import checks
-from .adam import Adam
+from .adam import Adam, as_one
 from .agent import TAKEN_BACK, Agent, Diverged
 from .replay import Replay
 from .seeds import Actors, Temperatures, TwinCritics, drawn
@@ -156,6 +156,7 @@ class SAC(Agent):
         self.actors = Actors((n, *given.actor, na), self.generators)
         self.critics = TwinCritics((n + na, *given.critic), self.generators)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
+        self.slow = as_one(self.target.weights)
         self.temperatures = Temperatures(len(self.seeds), given.temperature)
         learned = [*self.actors.parameters(), self.temperatures.log]
         self.actor_step = Adam(learned, given.learning_rate)
@@ -255,31 +256,28 @@ class SAC(Agent):
             draws.append((some, None if states is None else states[:, k], noise[:, k]))
         return draws
 
+    @torch.no_grad()
     def update(self, seen: Transitions, states: Tensor | None, noise: Tensor) -> Tensor:
         """One update of critics, actors, temperatures and slow critics. Returns the squared error of the critics, the
         value and the entropy, means over all seeds, and the largest value, [4]."""
-        alpha = self.temperatures()
-        with torch.no_grad():
-            goal = self.backup(self.target, seen.reward, seen.following, seen.alive, noise[0])
-        error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
-        descend(self.critic_step, error)
-        action, density = self.actors(seen.observation, noise[1])
+        alpha, size = self.temperatures(), seen.reward.shape[-1]
+        goal = self.backup(self.target, seen.reward, seen.following, seen.alive, noise[0])
+        error = self.critics.learn(seen.observation, seen.action, goal)
+        self.critic_step.update()
+        sample = self.actors.sample(seen.observation, noise[1])
         if states is None:
-            value = self.critics.least(seen.observation, action, frozen=True)
+            value, slope = self.critics.least_and_slope(seen.observation, sample.action)
         else:
-            value = self.simulated_value(states, action, noise[2])
-        surplus = density.detach().mean(-1, keepdim=True) + self.target_entropy
-        loss = (alpha * density - value).mean(-1).sum() - (self.temperatures.log * surplus).sum()
-        descend(self.actor_step, loss)
+            value, slope = self.simulated_value(states, sample.action, noise[2])
+        sample.learn(slope / -size, (alpha / size).expand(-1, size))
+        self.temperatures.learn(sample.density.mean(-1, keepdim=True) + self.target_entropy)
+        self.actor_step.update()
         self.follow()
-        seeds = len(alpha)
-        return torch.stack(
-            [error.detach() / (2 * seeds), value.detach().mean(), -density.detach().mean(), goal.abs().max()]
-        )
+        return torch.stack([error.square().mean(), value.mean(), -sample.density.mean(), goal.abs().max()])
 
     def follow(self) -> None:
         """Let the slow critics follow the others."""
-        torch._foreach_lerp_(self.target.weights, self.critics.weights, 1.0 - self.given.keep)
+        self.slow.lerp_(self.critic_step.values, 1.0 - self.given.keep)
 
     def backup(self, critics: TwinCritics, reward: Tensor, following: Tensor, alive: Tensor, noise: Tensor) -> Tensor:
         """r + γ (min Q(s', a') - α log π(a' | s')), [S, B]; no gradient goes to any weight."""
@@ -287,29 +285,39 @@ class SAC(Agent):
         value = critics.least(following, action, frozen=True) - self.temperatures() * density
         return reward + self.given.discount * alive * value
 
-    def simulated_value(self, states: Tensor, action: Tensor, noise: Tensor) -> Tensor:
-        """The backup of actions in (-1, 1) [S, B, na] from states of the simulator [S, B, nq + nv], with the graph of
-        the simulator's step: [S, B]."""
+    @torch.no_grad()
+    def simulated_value(self, states: Tensor, action: Tensor, noise: Tensor) -> tuple[Tensor, Tensor]:
+        """The backup of actions in (-1, 1) [S, B, na] from states of the simulator [S, B, nq + nv], [S, B]; and its
+        derivative with respect to the action [S, B, na], with 0 in place of what is not finite."""
         batch, (seeds, size) = self.batch, action.shape[:2]
-        kind = type(self.world.state)
+        kind, action = type(self.world.state), action.detach().requires_grad_()
         batch.state = kind(*states.flatten(0, 1).split(self.fields, -1))
-        if action.requires_grad:
-            action.register_hook(self._finite)
-        step = batch.step((self.middle + self.reach * action.flatten(0, 1)).to(batch.dtype))
+        with torch.enable_grad():
+            step = batch.step((self.middle + self.reach * action.flatten(0, 1)).to(batch.dtype))
         self.simulated += seeds * size
         reward, alive, following = (
             x.to(action.dtype).view(seeds, size, *x.shape[1:])
             for x in (step.reward, ~step.terminated, step.observation)
         )
-        return self.backup(self.critics, reward, following, alive, noise)
-
-    def _finite(self, slope: Tensor) -> Tensor:
-        """A gradient with respect to actions, with 0 in place of what is not finite."""
+        value, following_bar = self.backup_and_slope(reward, following, alive, noise)
+        results = step.reward, step.observation
+        bars = torch.ones_like(step.reward), following_bar.view_as(step.observation).to(batch.dtype)
+        (slope,) = torch.autograd.grad(results, action, bars)
         finite = torch.isfinite(slope)
-        if bool(finite.all()):
-            return slope
-        self.not_finite += int((~finite).sum())
-        return torch.where(finite, slope, 0.0)
+        if not bool(finite.all()):
+            self.not_finite += int((~finite).sum())
+            slope = torch.where(finite, slope, 0.0)
+        return value, slope
+
+    def backup_and_slope(
+        self, reward: Tensor, following: Tensor, alive: Tensor, noise: Tensor
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """The `backup` of the critics, and its derivative with respect to the following observation, [S, B, n]."""
+        sample, alpha = self.actors.sample(following, noise), self.temperatures()
+        value, observation_bar, action_bar = self.critics.least_and_slopes(following, sample.action)
+        slope = observation_bar + sample.back(action_bar, (-alpha).expand_as(value))
+        factor = self.given.discount * alive
+        return reward + factor * (value - alpha * sample.density), factor.unsqueeze(-1) * slope
 
     # ------------------------------------------------------------------------------------------ what can go wrong
 
@@ -378,8 +386,3 @@ class SAC(Agent):
         self.replay.load_state_dict(state["replay"])
         if self.states is not None:
             self.states.load_state_dict(state["states"])
-
-
-def descend(optimiser: Adam, loss: Tensor) -> None:
-    """A step of an optimiser against the gradient of a loss."""
-    optimiser.update(torch.autograd.grad(loss, optimiser.learned))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from .closed_form import perceptrons, squashed_gaussian
+from .closed_form import Pass, Squashed, perceptrons, squashed_gaussian
 
 Generators = Sequence[torch.Generator]
 """The random numbers of the seeds, one generator each."""
@@ -38,6 +38,10 @@ class Layers(nn.Module):
         """inputs: side by side. frozen: no gradient goes to the weights, but one may go to the inputs."""
         return perceptrons(inputs, self.weights, frozen)
 
+    def run(self, *inputs: Tensor) -> Pass:
+        """The same without autograd, to go back in closed form."""
+        return Pass(inputs, self.weights)
+
     def one(self, which: int, outputs: slice = slice(None)) -> list[nn.Module]:
         """One of the networks as modules of torch, with some of its outputs."""
         parts: list[nn.Module] = []
@@ -51,6 +55,23 @@ class Layers(nn.Module):
                 linear.bias.copy_(bias[0])
             parts += [linear] if k == last else [linear, nn.ReLU()]
         return parts
+
+
+class Sample:
+    """Random actions [S, B, na] of policies, and the logarithms of their densities [S, B], without autograd."""
+
+    def __init__(self, layers: Layers, x: Tensor, noise: Tensor) -> None:
+        self._passed = layers.run(x)
+        self._squashed = Squashed(self._passed.outputs, noise)
+        self.action, self.density = self._squashed.action, self._squashed.density
+
+    def learn(self, action_bar: Tensor, density_bar: Tensor) -> None:
+        """Write the gradient of the weights into their `grad`, for cotangents of the actions and densities."""
+        self._passed.learn(self._squashed.back(action_bar, density_bar))
+
+    def back(self, action_bar: Tensor, density_bar: Tensor) -> Tensor:
+        """The cotangent of the observations [S, B, n], for those of the actions and densities."""
+        return self._passed.back(self._squashed.back(action_bar, density_bar), slice(None))
 
 
 class Actors(nn.Module):
@@ -68,6 +89,10 @@ class Actors(nn.Module):
         """Actions [S, B, na] and the logarithms of their densities [S, B], for observations [S, B, n] and noise
         [S, B, na]."""
         return squashed_gaussian(self.layers(x, frozen=frozen), noise)
+
+    def sample(self, x: Tensor, noise: Tensor) -> Sample:
+        """The same without autograd, to go back in closed form."""
+        return Sample(self.layers, x, noise)
 
     def mean(self, x: Tensor) -> Tensor:
         """The mean actions [S, B, na], squashed."""
@@ -101,6 +126,31 @@ class TwinCritics(nn.Module):
         first, second = self(x, action, frozen)
         return torch.minimum(first, second)
 
+    def learn(self, x: Tensor, action: Tensor, goal: Tensor) -> Tensor:
+        """Write the gradient of the sum of all networks' mean squared errors, with goals [S, B], into the weights'
+        `grad`. Returns the errors [2, S, B]."""
+        passed = self.layers.run(x, action)
+        error = passed.outputs.view(2, *goal.shape) - goal
+        passed.learn((error * (2.0 / goal.shape[-1])).view_as(passed.outputs))
+        return error
+
+    def least_and_slope(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor]:
+        """The smaller one of the two estimates [S, B], and its derivative with respect to the action [S, B, na]."""
+        return self._least_and_slope(x, action, slice(x.shape[-1], None))
+
+    def least_and_slopes(self, x: Tensor, action: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same, with the derivative with respect to the observation [S, B, n] before that to the action."""
+        least, slope = self._least_and_slope(x, action, slice(None))
+        to_x, to_action = slope.split([x.shape[-1], action.shape[-1]], -1)
+        return least, to_x, to_action
+
+    def _least_and_slope(self, x: Tensor, action: Tensor, columns: slice) -> tuple[Tensor, Tensor]:
+        passed = self.layers.run(x, action)
+        first, second = passed.outputs.view(2, *x.shape[:-1])
+        chosen = (first <= second).to(first.dtype)
+        slopes = passed.back(torch.stack([chosen, 1.0 - chosen]).view_as(passed.outputs), columns)
+        return torch.minimum(first, second), slopes.view(2, *x.shape[:-1], -1).sum(0)
+
 
 class Temperatures(nn.Module):
     """The temperatures α of all seeds, learned by their logarithms [S, 1]; called, α [S, 1] without a graph."""
@@ -111,3 +161,9 @@ class Temperatures(nn.Module):
 
     def forward(self) -> Tensor:
         return self.log.detach().exp()
+
+    def learn(self, surplus: Tensor) -> None:
+        """Write the gradient into that of the logarithms: temperatures rise where this surplus [S, 1] of log π over its
+        target is positive."""
+        assert self.log.grad is not None
+        torch.neg(surplus, out=self.log.grad)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from backdrive.learn.adam import Adam
 from backdrive.learn.closed_form import LOG_STD, perceptrons, squashed_gaussian
+from backdrive.learn.seeds import Actors, TwinCritics
 
 
 def close(found, expected):
@@ -86,6 +87,52 @@ def test_random_policies_have_the_gradients_of_autograd(seeds, actions, seed):
     close(found(squashed_gaussian), found(by_torch))
 
 
+@given(hidden=st.lists(st.integers(1, 6), max_size=3), seeds=st.integers(1, 3), seed=st.integers(0, 99))
+def test_critics_have_the_gradients_of_autograd(hidden, seeds, seed):
+    """Those of the squared errors by the weights, and of the smaller estimate by the action."""
+    draw = random(seed)
+    critics = TwinCritics((5, *hidden), [torch.Generator().manual_seed(k) for k in range(seeds)]).double()
+    x, action, goal = draw(seeds, 4, 3), draw(seeds, 4, 2).requires_grad_(), draw(seeds, 4)
+    first, second = plain([x, action], critics.weights, False).view(2, seeds, 4)
+    expected = {"errors": torch.stack([first, second]) - goal, "least": torch.minimum(first, second)}
+    loss = expected["errors"].square().mean(-1).sum()
+    slopes = torch.autograd.grad(loss, critics.weights, retain_graph=True)
+    expected |= {f"weight{k}": slope for k, slope in enumerate(slopes)}
+    (expected["slope"],) = torch.autograd.grad(expected["least"].sum(), action)
+    for weight in critics.weights:
+        weight.grad = torch.full_like(weight, math.nan)
+    with torch.no_grad():
+        found = {"errors": critics.learn(x, action, goal)}
+        found |= {f"weight{k}": weight.grad for k, weight in enumerate(critics.weights)}
+        found["least"], found["slope"] = critics.least_and_slope(x, action)
+    close(found, {name: y.detach() for name, y in expected.items()})
+
+
+@given(seeds=st.integers(1, 3), actions=st.integers(1, 4), seed=st.integers(0, 99))
+def test_actors_have_the_gradients_of_autograd(seeds, actions, seed):
+    draw = random(seed)
+    actors = Actors((3, 6, actions), [torch.Generator().manual_seed(k) for k in range(seeds)]).double()
+    x, noise, action_bar, density_bar = (
+        draw(seeds, 5, 3),
+        draw(seeds, 5, actions),
+        draw(seeds, 5, actions),
+        draw(seeds, 5),
+    )
+    action, density = actors(x, noise)
+    weights = actors.layers.weights
+    slopes = torch.autograd.grad([action, density], weights, [action_bar, density_bar])
+    for weight in weights:
+        weight.grad = torch.full_like(weight, math.nan)
+    with torch.no_grad():
+        sample = actors.sample(x, noise)
+        sample.learn(action_bar, density_bar)
+    expected = {"action": action.detach(), "density": density.detach()}
+    found = {"action": sample.action, "density": sample.density}
+    expected |= {f"weight{k}": slope for k, slope in enumerate(slopes)}
+    found |= {f"weight{k}": weight.grad for k, weight in enumerate(weights)}
+    close(found, expected)
+
+
 def test_weights_that_changed_after_the_forward_pass_are_told():
     draw = random(0)
     weights = [draw(1, 3, 2).requires_grad_(), draw(1, 1, 2).requires_grad_()]
@@ -103,12 +150,18 @@ def test_adam_is_that_of_torch():
     fast, slow = Adam(ours, 0.01), torch.optim.Adam(theirs, 0.01, fused=True)
     for k in range(6):
         slopes = [draw(*x.shape) for x in first]
-        if k == 3:  # The state is that of torch, too, and can be exchanged.
+        if k == 3:  # Its state can be saved, and goes on in another one.
             again = Adam(ours, 0.01)
-            again.load_state_dict(copy.deepcopy(slow.state_dict()))
+            again.load_state_dict(copy.deepcopy(fast.state_dict()))
             fast = again
-        fast.update(slopes)
-        for x, slope in zip(theirs, slopes, strict=True):
-            x.grad = slope
+        for x, y, slope in zip(ours, theirs, slopes, strict=True):
+            x.grad.copy_(slope)
+            y.grad = slope
+        fast.update()
         slow.step()
         assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))
+    fast.descend((ours[0] ** 3).sum() + ours[1].sum())
+    slow.zero_grad()
+    ((theirs[0] ** 3).sum() + theirs[1].sum()).backward()
+    slow.step()
+    assert all(torch.equal(x, y) for x, y in zip(ours, theirs, strict=True))

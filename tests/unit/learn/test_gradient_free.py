@@ -11,7 +11,6 @@ from backdrive import learn
 from backdrive.envs import VectorEnv
 from backdrive.experiments.gradient_free.mbpo import MBPO, Models
 from backdrive.experiments.gradient_free.sql import SQL, repeated
-from backdrive.learn.sac import descend
 from backdrive.threads import one_torch_thread
 
 
@@ -55,14 +54,23 @@ def test_the_sampling_network_learns_the_density_of_two_goals():
             a = action[..., 0]
             return torch.logsumexp(torch.stack([-6.0 * (a - 0.5) ** 2, -6.0 * (a + 0.5) ** 2]), 0)
 
+        def least_and_slope(self, x, action):
+            action = action.detach().requires_grad_()
+            with torch.enable_grad():
+                value = self.least(x, action)
+                (slope,) = torch.autograd.grad(value.sum(), action)
+            return value.detach(), slope
+
     agent, count = soft_q(seed=[0, 1, 2], learning_rate=3e-3, particles=16), 16
     agent.critics = TwoGoals()
     random, x = torch.Generator().manual_seed(0), torch.zeros(3, 2, 3)
     with one_torch_thread():
         for _ in range(500):
-            action, _ = agent.actors(repeated(x, count), torch.randn(3, 2 * count, 1, generator=random))
-            direction = agent.stein(repeated(x, count), action.detach(), count)
-            descend(agent.actor_step, -(action * direction).sum(-1).mean(-1).sum())
+            with torch.no_grad():
+                sample = agent.actors.sample(repeated(x, count), torch.randn(3, 2 * count, 1, generator=random))
+                direction = agent.stein(repeated(x, count), sample.action, count)
+                sample.learn(direction / (-2.0 * count))
+            agent.actor_step.update()
         with torch.no_grad():
             found = agent.actors(torch.zeros(3, 4000, 3), torch.randn(3, 4000, 1, generator=random))[0][..., 0]
     right = (found > 0.0).float().mean(1)

@@ -18,7 +18,7 @@ from ...envs import Task
 from ...learn import SAC, SACSettings
 from ...learn.adam import Adam
 from ...learn.replay import Replay
-from ...learn.sac import Transitions, descend
+from ...learn.sac import Transitions
 from ...learn.seeds import Layers, drawn
 from ...model import checks
 
@@ -161,7 +161,7 @@ class MBPO(SAC):
         )
         models.scale(*self._examples(rows))
         for _ in range(given.model_updates):
-            descend(self.model_step, models.loss(*self._some(given.model_batch)).mean(-1).sum())
+            self.model_step.descend(models.loss(*self._some(given.model_batch)).mean(-1).sum())
         with torch.no_grad():
             loss = models.loss(*self._some(4 * given.model_batch)).mean(-1)
         return loss.topk(given.elites, -1, largest=False).indices

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from ...learn import SAC, SACSettings
-from ...learn.adam import Adam
-from ...learn.sac import Transitions, descend
+from ...learn.adam import Adam, as_one
+from ...learn.sac import Transitions
 from ...learn.seeds import Generators, Layers, Temperatures, TwinCritics
 from ...model import checks
 
@@ -40,6 +40,18 @@ class SQLSettings(SACSettings):
             raise ValueError(f"soft Q-learning has no enhancement, got enhance={self.enhance!r}")
 
 
+class Moved:
+    """Actions [S, B, na] of sampling networks, without autograd."""
+
+    def __init__(self, layers: Layers, x: Tensor, noise: Tensor) -> None:
+        self._passed = layers.run(x, noise)
+        self.action = self._passed.outputs.tanh()
+
+    def learn(self, action_bar: Tensor) -> None:
+        """Write the gradient of the weights into their `grad`, for the cotangent of the actions."""
+        self._passed.learn(action_bar * (1.0 - self.action.square()))
+
+
 class Samplers(nn.Module):
     """Networks a = tanh f(s, ξ), whose actions for random ξ have a density that is learned.
 
@@ -54,6 +66,10 @@ class Samplers(nn.Module):
     def forward(self, x: Tensor, noise: Tensor, frozen: bool = False) -> tuple[Tensor, None]:
         """Actions [S, B, na] for observations [S, B, n] and noise [S, B, na]; their density is not known."""
         return self.layers(x, noise, frozen=frozen).tanh(), None
+
+    def sample(self, x: Tensor, noise: Tensor) -> Moved:
+        """The same without autograd, to go back in closed form."""
+        return Moved(self.layers, x, noise)
 
     def mean(self, x: Tensor) -> Tensor:
         """The actions for ξ = 0, [S, B, na]: what counts as the policy without noise."""
@@ -86,30 +102,29 @@ class SQL(SAC):
         self.actors: Any = Samplers((n, *given.actor, na), self.generators)
         self.critics = TwinCritics((n + na, *given.critic), self.generators)
         self.target = copy.deepcopy(self.critics).requires_grad_(False)
+        self.slow = as_one(self.target.weights)
         self.temperatures = Temperatures(len(self.seeds), given.temperature)
         self.actor_step = Adam(self.actors.parameters(), given.learning_rate)
         self.critic_step = Adam(self.critics.parameters(), given.learning_rate)
 
+    @torch.no_grad()
     def update(self, seen: Transitions, states: Tensor | None, noise: Tensor) -> Tensor:
         """One update of critics, sampling networks and slow critics. Returns as `SAC.update`, without an entropy."""
         count = self.given.particles
-        with torch.no_grad():
-            uniform = torch.erf(noise[:count] / math.sqrt(2.0))
-            goal = seen.reward + self.given.discount * seen.alive * self.soft_value(
-                self.target, seen.following, uniform
-            )
-        error = (self.critics(seen.observation, seen.action) - goal).square().mean(-1).sum()
-        descend(self.critic_step, error)
+        uniform = torch.erf(noise[:count] / math.sqrt(2.0))
+        goal = seen.reward + self.given.discount * seen.alive * self.soft_value(self.target, seen.following, uniform)
+        error = self.critics.learn(seen.observation, seen.action, goal)
+        self.critic_step.update()
         x = repeated(seen.observation, count)
         random, still = noise[count:].transpose(0, 1).flatten(1, 2), count // 2 * seen.observation.shape[1]
-        with torch.no_grad():
-            fixed, _ = self.actors(x[:, :still], random[:, :still])
-        moved, _ = self.actors(x[:, still:], random[:, still:])
-        direction = self.stein(x, torch.cat([fixed, moved.detach()], 1), count)[:, still:]
-        descend(self.actor_step, -(moved * direction).sum() / x.shape[1])
+        fixed, _ = self.actors(x[:, :still], random[:, :still])
+        moved = self.actors.sample(x[:, still:], random[:, still:])
+        direction = self.stein(x, torch.cat([fixed, moved.action], 1), count)[:, still:]
+        moved.learn(direction / -x.shape[1])
+        self.actor_step.update()
         self.follow()
         zero = torch.zeros(())
-        return torch.stack([error.detach() / (2 * len(self.seeds)), goal.mean(), zero, goal.abs().max()])
+        return torch.stack([error.square().mean(), goal.mean(), zero, goal.abs().max()])
 
     def soft_value(self, critics: TwinCritics, x: Tensor, actions: Tensor) -> Tensor:
         """V of observations x [S, B, n], from uniformly random actions [K, S, B, na] in (-1, 1): [S, B]."""
@@ -127,12 +142,10 @@ class SQL(SAC):
         """
         seeds, rows, na = action.shape
         size, half = rows // count, count // 2
-        given = action[:, : half * size].clone().requires_grad_()
-        log_density = self.critics.least(x[:, : half * size], given, frozen=True) / self.temperatures()
-        log_density = log_density + (1.0 + EDGE - given.square()).log().sum(
-            -1
-        )  # keeps actions away from ± 1, as the authors do
-        (slope,) = torch.autograd.grad(log_density.sum(), given)
+        given = action[:, : half * size]
+        _, slope = self.critics.least_and_slope(x[:, : half * size], given)
+        # log (1 - a²) keeps actions away from ± 1, as the authors do
+        slope = slope / self.temperatures()[..., None] - 2.0 * given / (1.0 + EDGE - given.square())
         particles, slopes = (y.view(seeds, -1, size, na).transpose(1, 2) for y in (action, slope))
         fixed, moved = particles[:, :, :half], particles[:, :, half:]
         apart = fixed[:, :, :, None] - moved[:, :, None]  # [S, B, fixed, moved, na]
