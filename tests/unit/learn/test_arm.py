@@ -19,7 +19,7 @@ from backdrive.experiments.arm.learning import Test as ArmTest
 from backdrive.experiments.arm.learning import learn
 from backdrive.experiments.arm.parts import finished, table
 from backdrive.experiments.arm.searches import search
-from backdrive.experiments.arm.world import PARTS, REACH, ReachWorld, paper_arm, robot_arm
+from backdrive.experiments.arm.world import PARTS, REACH, SECONDS, ReachWorld, paper_arm, robot_arm
 
 matplotlib.use("Agg")
 
@@ -154,13 +154,44 @@ def test_a_robot_of_a_file_has_its_own_servos_limits_and_pose(tmp_path):
     assert world.tip == "tip" and world.start.tolist() == [0.3, 0.4]
     assert torch.allclose(world.low, torch.tensor([-math.pi / 2, 0.0]).double())
     policy = controller(world, "feedback", generator(1))
-    assert torch.allclose(policy.high, torch.tensor([1.57, 2.09]).double())
+    assert torch.allclose(policy.high, torch.tensor([math.pi, math.radians(120)]).double() / SECONDS)
     assert gradient_error(world, policy, generator(2)) < 1e-6
     with pytest.raises(ValueError, match="'tip'"):
         robot_arm(file, "tipp")
-    file.write_text(SERVO_ARM.replace('ctrlrange="0 2.09"', ""))
+    file.write_text(
+        SERVO_ARM.replace('<position joint="elbow" kp="200" kv="20" ctrlrange="0 2.09"', '<motor joint="elbow"')
+    )
     with pytest.raises(ValueError, match="limits of the controls"):
         robot_arm(file)
+
+
+def test_servos_that_are_told_speeds_move_as_if_told_angles(tmp_path):
+    file = tmp_path / "servo_arm.xml"
+    file.write_text(SERVO_ARM)
+    world = robot_arm(file, dtype=torch.float64)
+    assert world.own.lead.tolist() == pytest.approx([0.1, 0.1])
+    policy = controller(world, "feedback", generator(1))
+    seen = inputs(world, "feedback", world.targets(20, generator(2)))
+    with torch.no_grad():
+        policy.linear[-1].weight.mul_(10.0)  # motions of some size
+        told_speeds, told_angles = world.reach(policy, seen), world.reach_by_servos(policy, seen)
+    moved = (told_angles.q[-1] - world.start).abs().amax(0)
+    low, high = torch.as_tensor(world.own.simulator.model.control_limits).T
+    within = ((told_angles.controls >= low) & (told_angles.controls <= high)).all(-1).all(0)
+    assert within.sum() >= 5 and moved.min() > 0.2  # rad
+    assert torch.allclose(told_speeds.q[:, within], told_angles.q[:, within], atol=1e-9)
+
+
+def test_servos_that_are_told_the_angles_of_a_target_come_near_it(tmp_path):
+    file = tmp_path / "servo_arm.xml"
+    file.write_text(SERVO_ARM)
+    world = robot_arm(file, dtype=torch.float64)
+    q = world.angles(50, generator(1))
+    assert torch.equal(world.tip_of(q), world.targets(50, generator(1)))
+    misses = world.misses(world.reach_angles(q), world.tip_of(q)).norm(dim=-1)
+    assert misses[-1].median() < 0.05 < misses[0].median()
+    with pytest.raises(ValueError, match="position servos"):
+        paper_arm().reach_angles(q)
 
 
 def test_wrong_options_are_refused(tmp_path):

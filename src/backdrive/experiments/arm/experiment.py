@@ -17,7 +17,8 @@ from ..run import Run, WrongOption
 from .checks import check_gradient
 from .controller import controller
 from .figures import draw_curves, draw_domain, film
-from .learning import BATCH, UPDATES, losses
+from .learning import BATCH, TEST_SEED, UPDATES, losses
+from .learning import TESTS as TARGETS
 from .parts import METHODS, ArmPart, finished, table
 from .world import SECONDS, ReachWorld, paper_arm, robot_arm
 
@@ -46,6 +47,7 @@ def run(run: Run) -> None:
         run.record(world={"tip": world.tip, "limits_rad": (world.low, world.high), "start_rad": world.start})
         check_gradient(run, make(dtype=torch.float64))
         time_evaluations(run, world)
+        tell_angles(run, world)
         for method in methods:
             updates = round(run.number("updates", QUICK_UPDATES[method] if run.quick else UPDATES))
             part = ArmPart(method, robot, run.seed, updates, QUICK_TESTS if run.quick else TESTS)
@@ -96,6 +98,17 @@ def time_evaluations(run: Run, world: ReachWorld) -> None:
             f"{found[name]['median'] / SECONDS:.3f} ms per simulated second (processor time, median of {TIMED})"
         )
     run.record(ms_of_an_evaluation=found)
+
+
+def tell_angles(run: Run, world: ReachWorld) -> None:
+    """Measure how near servos come to the test targets that are told the joint angles of each from the start."""
+    if not world.all_speeds:
+        return
+    q = world.angles(TARGETS, torch.Generator().manual_seed(TEST_SEED))
+    errors = world.misses(world.reach_angles(q), world.tip_of(q))[-1].norm(dim=-1)
+    found = {"mean": float(errors.mean()), "median": float(errors.median()), "p90": float(errors.quantile(0.9))}
+    run.record(error_m_if_told_the_angles={**found, "largest": float(errors.max())})
+    run.say(f"servos that are told the joint angles of the target miss it by {100 * found['mean']:.2f} cm")
 
 
 def show(run: Run, world: ReachWorld, part: ArmPart, results: dict[str, Any]) -> None:

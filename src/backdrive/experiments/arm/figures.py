@@ -54,7 +54,7 @@ def draw_domain(run: Run, results: dict[str, Any]) -> None:
     points, errors = np.array(results["targets_mm"]) / 1e3, np.array(results["errors_mm"]) / 10
     figure, (side, above, share) = plt.subplots(1, 3, figsize=(10, 3.3), layout="constrained")
     _scatter(side, np.hypot(points[:, 0], points[:, 1]), points[:, 2], errors)
-    side.set(xlabel="distance from the vertical axis (m)", ylabel="height above the shoulder (m)")
+    side.set(xlabel="distance from the vertical axis (m)", ylabel="height z (m)")
     shown = _scatter(above, points[:, 0], points[:, 1], errors)
     above.set(xlabel="x (m)", ylabel="y (m)", title="from above")
     figure.colorbar(shown, ax=above, label="error (cm)", extend="max")

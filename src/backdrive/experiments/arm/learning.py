@@ -61,9 +61,10 @@ class Test:
         self.targets, self.inputs = given, inputs(world, observes, given)
 
     @torch.no_grad()
-    def errors(self, policy: MLP) -> Tensor:
-        """Distances of the tip from the targets, [T+1, targets], m."""
-        return self.world.misses(self.world.reach(policy, self.inputs), self.targets).norm(dim=-1)
+    def errors(self, policy: MLP, own: bool = False) -> Tensor:
+        """Distances of the tip from the targets, [T+1, targets], m. own: with the robot's own actuators."""
+        reach = self.world.reach_by_servos if own else self.world.reach
+        return self.world.misses(reach(policy, self.inputs), self.targets).norm(dim=-1)
 
     def add(self, policy: MLP, evaluations: int) -> None:
         end, curve = self.errors(policy)[-1], self.curve

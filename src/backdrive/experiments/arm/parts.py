@@ -67,16 +67,17 @@ class ArmPart:
         else:
             learn(test, policy, self.updates, points, self.tests, advance)
         torch.save(policy.state_dict(), run.file(f"{self.name}.pt"))
-        errors = test.errors(policy)
+        errors = test.errors(policy, own=True)
         settled = errors[-round(SETTLED / world.simulator.dt) :].mean(0)
         end, evaluations = errors[-1], BATCH * self.updates
+        by_speeds = {} if world.own is None else {"mean_by_speeds": float(test.errors(policy)[-1].mean())}
         return {
             **asdict(self), "parameters": parameters_of(policy), "evaluations": evaluations,
             "updates_left_out": test.clips.not_finite,
             "motion_s": world.steps * world.simulator.dt, "dt_s": world.simulator.dt,
             "error_m": {
                 "mean": float(end.mean()), "median": float(end.median()), "p90": float(end.quantile(0.9)),
-                "largest": float(end.max()), "mean_while_settled": float(settled.mean()),
+                "largest": float(end.max()), "mean_while_settled": float(settled.mean()), **by_speeds,
             },
             "to_5_cm": to(test, PAPER_ERROR), "seconds": test.watch.seconds, "cpu_seconds": test.watch.cpu_seconds,
             "threads": torch.get_num_threads(), "ms_per_evaluation": 1e3 * test.watch.cpu_seconds / evaluations,

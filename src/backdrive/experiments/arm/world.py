@@ -14,6 +14,7 @@ from ...model import Capsule, Cylinder, Hinge, Model, Scene, Sphere, State, chec
 from ...policy import MLP
 from ...simulator import Simulator
 from ...trajectory import Trajectory
+from .servos import OwnServos, told_speeds
 
 DT, SECONDS = 0.02, 1.5
 STEPS = round(SECONDS / DT)
@@ -39,31 +40,42 @@ class LearningLimits(NamedTuple):
 
 
 LEARNING = LearningLimits(2e-3, None)
-ROBOT_LEARNING = LearningLimits(4e-4, 0.3)
-"""Of a robot from a file: its stiff servos turn a small change of an output into their largest torque."""
+ROBOT_LEARNING = LearningLimits(3e-3, 1.0)
+"""Of a robot from a file."""
 
 
 class ReachWorld:
     """An arm that starts each motion from the same pose, at rest.
 
     tip: the body whose frame's origin is to reach the target. start: joint angles [nq], rad. low, high: the limits of
-    the joints [nq]. steps: of a motion. hold: steps for which a control lasts. limits: of learning.
+    the joints [nq]. steps: of a motion. hold: steps for which a control lasts. limits: of learning. own: the actuators
+    of the robot, where those of `model` are told speeds in place of angles.
     """
 
     def __init__(
         self, model: Model, simulator: Simulator, tip: str, start: Tensor, hold: int = 1,
-        limits: LearningLimits = LEARNING,
+        limits: LearningLimits = LEARNING, own: OwnServos | None = None,
     ) -> None:  # fmt: skip
         self.model, self.simulator, self.tip, self.hold, self.limits = model, simulator, tip, hold, limits
+        self.own = own
         self.start = start.to(simulator.dtype)
         self.low, self.high = (x.to(simulator.dtype) for x in joint_ranges(model))
         self.steps = round(SECONDS / simulator.dt)
         self.decisions = math.ceil(self.steps / hold)
 
+    @property
+    def all_speeds(self) -> bool:
+        """Whether all actuators are position servos that are told speeds."""
+        return self.own is not None and bool((self.own.lead > 0.0).all())
+
     def targets(self, count: int, generator: torch.Generator) -> Tensor:
         """Random points that the tip can reach, [count, 3]: those of uniform joint angles."""
+        return self.tip_of(self.angles(count, generator))
+
+    def angles(self, count: int, generator: torch.Generator) -> Tensor:
+        """Joint angles that are uniform within the limits, [count, nq]."""
         share = torch.rand(count, self.model.nq, generator=generator, dtype=self.low.dtype)
-        return self.tip_of(self.low + (self.high - self.low) * share)
+        return self.low + (self.high - self.low) * share
 
     @torch.no_grad()
     def tip_of(self, q: Tensor) -> Tensor:
@@ -73,9 +85,36 @@ class ReachWorld:
     def reach(self, policy: MLP, inputs: Tensor, clip: float | None = None) -> Trajectory:
         """The motions of a policy from the start. inputs: [decisions, B, k], what it observes besides its sensors.
         clip: as `Simulator.rollout` has it."""
-        q = self.start.expand(inputs.shape[1], -1)
-        start = State(q, torch.zeros_like(q))
+        start = self._start(inputs.shape[1])
         return self.simulator.rollout(start, policy=policy, inputs=inputs, steps=self.steps, clip=clip)
+
+    @torch.no_grad()
+    def reach_by_servos(self, policy: MLP, inputs: Tensor) -> Trajectory:
+        """The same motions with the robot's own actuators, whose servos are told angles in every step."""
+        if self.own is None:
+            return self.reach(policy, inputs)
+        own, told = self.own, torch.empty(0)
+
+        def control(state: State, t: int) -> Tensor:
+            nonlocal told
+            if t % self.hold == 0:
+                seen = own.simulator.observe(state, policy.sensors)
+                told = policy(torch.cat([seen, inputs[t // self.hold]], -1))
+            return own.controls(told, state.q)
+
+        return own.simulator.rollout(self._start(inputs.shape[1]), policy=control, steps=self.steps)
+
+    @torch.no_grad()
+    def reach_angles(self, q: Tensor) -> Trajectory:
+        """The motions of the own servos that are told the joint angles of the end [B, nq] from the start."""
+        if self.own is None or not self.all_speeds:
+            raise ValueError("only damped position servos can be told the angles of the end")
+        controls = (self.own.gear * q[:, self.own.at]).expand(self.steps, -1, -1).contiguous()
+        return self.own.simulator.rollout(self._start(len(q)), controls)
+
+    def _start(self, count: int) -> State:
+        q = self.start.expand(count, -1)
+        return State(q, torch.zeros_like(q))
 
     def misses(self, path: Trajectory, targets: Tensor) -> Tensor:
         """The vectors from the targets [B, 3] to the tip at all times, [T+1, B, 3], m."""
@@ -137,6 +176,7 @@ def _rod(mass: float, length: float) -> tuple[float, float, float]:
 def robot_arm(file: str | Path, tip: str | None = None, dtype: torch.dtype = torch.float32) -> ReachWorld:
     """The arm of an MJCF file with MuJoCo's physics, its own actuators and limits, and without collisions.
 
+    The network tells position servos speeds: at most those that cross the range of the joint during a motion.
     tip: the body that is to reach the target; None: the file's last body. The start is the keyframe "home", if the
     file has one.
     """
@@ -144,8 +184,10 @@ def robot_arm(file: str | Path, tip: str | None = None, dtype: torch.dtype = tor
     tip = model.bodies[-1] if tip is None else tip
     if tip not in model.bodies:
         raise ValueError(checks.unknown("body", tip, model.bodies))
-    if not bool(torch.isfinite(torch.as_tensor(model.control_limits)).all()) or not model.nu:
+    low, high = joint_ranges(model)
+    told = told_speeds(model, ((high - low) / SECONDS).numpy())
+    if not bool(torch.isfinite(torch.as_tensor(told.control_limits)).all()) or not model.nu:
         raise ValueError("the network's outputs span the limits of the controls, but some actuators have none")
     start = model.keyframes["home"].q if "home" in model.keyframes else model.initial_state().q
-    simulator = Simulator(model, ROBOT_DT, physics="mujoco", dtype=dtype)
-    return ReachWorld(model, simulator, tip, start, ROBOT_HOLD, ROBOT_LEARNING)
+    simulator, own = (Simulator(x, ROBOT_DT, physics="mujoco", dtype=dtype) for x in (told, model))
+    return ReachWorld(told, simulator, tip, start, ROBOT_HOLD, ROBOT_LEARNING, OwnServos(own))
