@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from ..backends import Executable, Integer, Ints, Kernel, Number, Rows, Table
+from ..backends import Executable, Integer, Ints, Kernel, Number, Order, Rows, Table
 from ..backends.llvm_cpu.ahead import ahead
 from ..backends.llvm_cpu.target import host
 from ..ir import Known, Masked
@@ -95,6 +95,14 @@ class Variant:
     clips: bool = False
     homogeneous: Homogeneous | None = None
 
+    @property
+    def regroups(self) -> bool:
+        """Whether callers may choose which environments share a pack: a rollout of MuJoCo's physics, where a row that
+        acts in one lane is computed in all."""
+        if self.scheme is None:
+            return False
+        return self.form == "rollout" and self.constraining is not None and self.scheme.soft is not None
+
     def absent(self) -> set[str]:
         """The optional rows that this variant does not have: None to the physics."""
         policy = self.policy
@@ -152,6 +160,8 @@ def make_kernel(variant: Variant, special: Specialisation | None = None) -> Kern
             call(tree, **a)
             return
         source = _control_source(variant, tree, a)
+        a.pop("order", None)
+        a.setdefault("likeness", None)
         a["clipping"] = Clipping(*map(a.pop, ("clip", "clip_every", "norms"))) if variant.clips else None
         ctx = StepContext(with_bodies(tree), variant.scheme or Scheme(SemiImplicitEuler()), a.pop("h"))
         call(ctx, source, _gather(rows, a))
@@ -174,6 +184,8 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
     arguments += [Integer(name) for name in signature.integers]
     if signature.integrates:
         arguments.append(Number("h"))
+    if variant.regroups:
+        arguments += [Order("order"), Rows("likeness", writable=True)]
     if variant.clips:
         arguments += [Number("clip"), Integer("clip_every")]
     varies = special is not None and special.varying is not None and special.varying.any()

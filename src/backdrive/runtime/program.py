@@ -113,9 +113,10 @@ class Program:
         }  # fmt: skip
         if tables is not None:
             floats = tables.floats.astype(np.float64 if self.bits == 64 else np.float32)
-            self._arrays += [tables.ints, floats]
+            self._arrays += [tables.ints, floats, np.zeros(1)]  # the last one takes what nobody asks for
             values |= {
                 "constraint_ints": tables.ints.ctypes.data, "constraint_floats": floats.ctypes.data,
+                "order": 0, "likeness": (self._arrays[-1].ctypes.data, 0, 0),
                 "nshape": model.nshape, "npair": tables.npair, "nslot": tables.nslot, "nsingle": tables.nsingle,
             }  # fmt: skip
         return values

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when
+from ...ir import Index, Scalar, ScalarArray, carry, loop, memory, select, to_float, when
 from ..constraints.assemble import LinkMotions
 from ..constraints.root_frame import RootFrameFactors
 from ..math.arrays import copy
@@ -26,6 +26,8 @@ from .settings import SoftSettings
 from .stage_before import StageBefore
 from .tendons import tendon_forces
 
+MOST_IMPORTANT = 16  # pairs, the first of which are those with planes, come before all other constraints
+
 
 @dataclass(frozen=True)
 class SoftConstrained:
@@ -46,19 +48,22 @@ class Acceleration:
     dynamics: Dynamics
     constrained: SoftConstrained | None
 
-    def status(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:
-        """Residual of the solver; contacts that press; the deepest penetration (m); a fingerprint of the active set."""
+    def status(self) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar]:
+        """Residual of the solver; contacts that press; the deepest penetration (m); a fingerprint of the active set;
+        its likeness to those of other environments."""
         if self.constrained is None:
-            return 0.0, 0.0, 0.0, 0.0
+            return 0.0, 0.0, 0.0, 0.0, 0.0
         problem, contacts, solution = (
             self.constrained.newton.problem,
             self.constrained.contacts,
             self.constrained.solution,
         )
-        pressing, modes = carry(1), carry(1)
-        pressing[0], modes[0] = 0.0, 0.0
+        pressing, modes, likeness = carry(1), carry(1), carry(1)
+        pressing[0], modes[0], likeness[0] = 0.0, 0.0, 0.0
         for r in loop(problem.singles[0]):
-            modes[0] = modes[0] + to_float(r + 1) * problem.single_law(r).mode(solution.x[r])
+            number = problem.place[r] + 1
+            modes[0] = modes[0] + to_float(number) * problem.single_law(r).mode(solution.x[r])
+            likeness[0] = likeness[0] + problem.on[r] * _importance(MOST_IMPORTANT + number)
         for c in loop(contacts.count[0]):
             first = problem.first_row(c)
             pressing[0] = pressing[0] + select(solution.f[first] > 0.0, 1.0, 0.0)
@@ -66,7 +71,16 @@ class Acceleration:
                 problem.settings.elliptic, [solution.x[first + k] for k in range(problem.settings.block)]
             )
             modes[0] = modes[0] + to_float(contacts.slots[c] + 1) * mode
-        return solution.residual, pressing[0], contacts.depth(), modes[0]
+            likeness[0] = likeness[0] + problem.on[first] * _importance(contacts.pairs[c] + 1)
+        return solution.residual, pressing[0], contacts.depth(), modes[0], likeness[0]
+
+
+def _importance(rank: Index) -> Scalar:
+    """rank⁻⁸: so large that the first ranks decide how environments are sorted, and the others where these agree."""
+    x = 1.0 / to_float(rank)
+    for _ in range(3):
+        x = x * x
+    return x
 
 
 def accelerate(

@@ -1,0 +1,83 @@
+"""Which environments share a pack, in Runge-Kutta rollouts of MuJoCo's physics.
+
+The lanes of a pack compute each other's contacts and limits: a row that acts in one of them is computed in all. So a
+rollout of many environments is done in parts of a few steps, and before each part but the first, environments with
+similar active sets are packed together. Results do not depend on it: those of a lane are the same in any company.
+
+Steps of other integrators are so short that it would not pay.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..backends.llvm_cpu.launch import Regrouping
+from ..schema.signatures import ROLLOUT, RolloutSettings, Signature
+from .request import Request
+
+STEPS = 2  # of a part; active sets change from step to step, but smaller parts gain little more than they cost
+LEAST = 64  # environments of a thread; it takes about 20 µs to sort them and call the kernel again
+
+
+def regrouping(
+    request: Request, signature: Signature, batch: int, threads: int, values: Mapping[str, Any]
+) -> Regrouping | None:
+    """How a rollout is done in parts; None for other kernels, and where it would not pay.
+
+    values: those of the whole rollout, as `backends.run` takes them.
+    """
+    program, settings, soft = request.program, request.settings, request.program.scheme.soft
+    if signature is not ROLLOUT or settings is None or "order" not in values or soft is None:
+        return None
+    if soft.integrator != "rk4" or settings.steps == 1 or batch < LEAST * threads:
+        return None
+    numbers = np.float64 if program.bits == 64 else np.float32
+    order, likeness = np.arange(batch), np.empty(batch, numbers)
+    between = [np.empty((2 * batch + 1, size), numbers) for size in program.state_sizes]
+    shared = {"order": order.ctypes.data, "likeness": (likeness.ctypes.data, 1, 0)}
+    parts = [part | shared for part in _parts(settings, between, values)]
+    return Regrouping(parts, between, order, likeness)
+
+
+def parts_of(settings: RolloutSettings) -> Iterator[tuple[int, int]]:
+    """The first steps and the ends of the parts, each of which is of whole segments, or within one. The first part,
+    whose environments are in no order, has one step."""
+    start, every = 0, settings.every
+    while start < settings.steps:
+        end = min(start + (STEPS if start else 1), settings.steps)
+        boundary = (start // every + 1) * every
+        if end > boundary:
+            end = boundary if start % every else end // every * every
+        yield start, end
+        start = end
+
+
+def _parts(
+    settings: RolloutSettings, between: Sequence[np.ndarray], values: Mapping[str, Any]
+) -> Iterator[dict[str, Any]]:
+    """The values of each part, which starts where the one before it ended.
+
+    between: for every field of the state, [2 B + 1, n]: the ends of parts that are not on the path, by turns, and a row
+    that nobody reads.
+    """
+    every, itemsize = settings.every, between[0].itemsize
+    timed = [(a.name, a.axes[0]) for a in ROLLOUT.arguments.values() if a.name in values and a.axes[0] in ("T", "S")]
+    paths = [a for a in ROLLOUT.writes if a.start]
+    ends: dict[str, Any] = {}
+    for k, (start, end) in enumerate(parts_of(settings)):
+        part = {"steps": end - start, "every": min(every, end - start), **ends}
+        for name, axis in timed:
+            address, stride, time = values[name]
+            part[name] = address + (start if axis == "T" else start // every) * time * itemsize, stride, time
+        for path, buffer in zip(paths, between, strict=True):
+            if end == settings.steps:
+                break  # that is where the caller wants it
+            if end % every:
+                part[path.name] = buffer[k % 2 * (len(buffer) // 2) :].ctypes.data, buffer.shape[-1], 0
+            part[path.end] = buffer[-1].ctypes.data, 0, 0
+            address, stride, time = part[path.name]
+            ends[path.start] = address + ((end - start - 1) // every) * time * itemsize, stride, 0
+        yield part
