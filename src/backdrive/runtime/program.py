@@ -86,6 +86,7 @@ class Program:
         self.status_size, self._lanes = self._sizes["nstatus"], host().lanes(self.bits)
         soft = self.scheme.soft if tables is not None else None
         self._work = model.nlink, model.nlink * (1 if soft is None else SOFT_WORK * soft.evaluations)
+        self.likeness = np.empty(0)  # of the environments of the last call that regrouped them
         self.solution_size = self._sizes["nsolution"]  # 0: adjoints of steps start from nothing
         self.quick_calls: dict[str, QuickCall] = {}
         self.plans: dict[Any, CallPlan] = {}  # of signatures

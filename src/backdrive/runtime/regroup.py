@@ -1,8 +1,9 @@
 """Which environments share a pack, in Runge-Kutta rollouts of MuJoCo's physics.
 
 The lanes of a pack compute each other's contacts and limits: a row that acts in one of them is computed in all. So a
-rollout of many environments is done in parts of a few steps, and before each part but the first, environments with
-similar active sets are packed together. Results do not depend on it: those of a lane are the same in any company.
+rollout of many environments is done in parts of a few steps, and before each of them, environments whose active sets
+were similar at the end of the part before it, or of the last call, are packed together. Results do not depend on it:
+those of a lane are the same in any company.
 
 Steps of other integrators are so short that it would not pay.
 """
@@ -32,10 +33,12 @@ def regrouping(
     program, settings, soft = request.program, request.settings, request.program.scheme.soft
     if signature is not ROLLOUT or settings is None or "order" not in values or soft is None:
         return None
-    if soft.integrator != "rk4" or settings.steps == 1 or batch < LEAST * threads:
+    if soft.integrator != "rk4" or batch < LEAST * threads:
         return None
     numbers = np.float64 if program.bits == 64 else np.float32
-    order, likeness = np.arange(batch), np.empty(batch, numbers)
+    before = program.likeness
+    order, likeness = np.arange(batch), np.zeros(batch, numbers) if len(before) != batch else before.copy()
+    program.likeness = likeness
     between = [np.empty((2 * batch + 1, size), numbers) for size in program.state_sizes]
     shared = {"order": order.ctypes.data, "likeness": (likeness.ctypes.data, 1, 0)}
     parts = [part | shared for part in _parts(settings, between, values)]
@@ -43,11 +46,10 @@ def regrouping(
 
 
 def parts_of(settings: RolloutSettings) -> Iterator[tuple[int, int]]:
-    """The first steps and the ends of the parts, each of which is of whole segments, or within one. The first part,
-    whose environments are in no order, has one step."""
+    """The first steps and the ends of the parts, each of which is of whole segments, or within one."""
     start, every = 0, settings.every
     while start < settings.steps:
-        end = min(start + (STEPS if start else 1), settings.steps)
+        end = min(start + STEPS, settings.steps)
         boundary = (start // every + 1) * every
         if end > boundary:
             end = boundary if start % every else end // every * every

@@ -30,8 +30,8 @@ _pool_lock = threading.Lock()
 
 
 class Regrouping(NamedTuple):
-    """A call of a kernel as several, one after the other: before each but the first, the environments of every thread
-    are packed anew, with others like them. Which ones share a pack changes how fast it is, and no result.
+    """A call of a kernel as several, one after the other: before each, the environments of every thread are packed
+    anew, with others like them. Which ones share a pack changes how fast it is, and no result.
 
     parts: of every call, the values that are its own. between: memory that they refer to. order [batch]: that of the
     kernel's `Order`. likeness [batch]: numbers that the kernel writes, close to each other where environments are
@@ -46,7 +46,7 @@ class Regrouping(NamedTuple):
     def sort(self, first: int, last: int) -> None:
         """Sort the environments of a range, which it does not leave."""
         order = self.order[first:last]
-        order[:] = order[np.argsort(self.likeness[order])]
+        order[:] = order[np.argsort(self.likeness[order], kind="stable")]
 
 
 def run(
@@ -65,8 +65,8 @@ def run(
     ends = [min(batch, (packs * k // parts) * executable.lanes) for k in range(parts + 1)]
 
     def blocks_of(first: int, last: int) -> Iterator[bytes]:
-        for k, block in enumerate(blocks):
-            if regrouping is not None and k:
+        for block in blocks:
+            if regrouping is not None:
                 regrouping.sort(first, last)
             yield block
 
