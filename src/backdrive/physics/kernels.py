@@ -73,6 +73,8 @@ SOURCE_ROWS = (
     "inputs", "inputs_bar", "controls", "controls_bar", "weights_bar", "noise", "noise_bar", "neurons", "neurons_bar",
 )  # fmt: skip
 """Rows that the source of controls reads and writes."""
+ROLLOUTS = ("rollout", "policy_rollout")
+ROLLOUT_ADJOINTS = ("rollout_adjoint", "checkpoint_adjoint", "policy_rollout_adjoint", "policy_checkpoint_adjoint")
 
 
 @dataclass(frozen=True)
@@ -97,11 +99,10 @@ class Variant:
 
     @property
     def regroups(self) -> bool:
-        """Whether callers may choose which environments share a pack: a rollout of MuJoCo's physics, where a row that
-        acts in one lane is computed in all."""
-        if self.scheme is None:
-            return False
-        return self.form == "rollout" and self.constraining is not None and self.scheme.soft is not None
+        """Whether callers may choose which environments share a pack. It pays in Runge-Kutta rollouts of MuJoCo's
+        physics, where a row that acts in one lane is computed in all; steps of its other integrators are too short."""
+        soft = None if self.scheme is None or self.constraining is None else self.scheme.soft
+        return soft is not None and soft.integrator == "rk4" and self.form in (*ROLLOUTS, *ROLLOUT_ADJOINTS)
 
     def absent(self) -> set[str]:
         """The optional rows that this variant does not have: None to the physics."""
@@ -185,7 +186,9 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
     if signature.integrates:
         arguments.append(Number("h"))
     if variant.regroups:
-        arguments += [Order("order"), Rows("likeness", writable=True)]
+        arguments.append(Order("order"))
+        if variant.form in ROLLOUTS:
+            arguments.append(Rows("likeness", writable=True))
     if variant.clips:
         arguments += [Number("clip"), Integer("clip_every")]
     varies = special is not None and special.varying is not None and special.varying.any()

@@ -1,11 +1,9 @@
-"""Which environments share a pack, in Runge-Kutta rollouts of MuJoCo's physics.
+"""Which environments share a pack, in Runge-Kutta rollouts of MuJoCo's physics and their adjoints.
 
-The lanes of a pack compute each other's contacts and limits: a row that acts in one of them is computed in all. So a
-rollout of many environments is done in parts of a few steps, and before each of them, environments whose active sets
-were similar at the end of the part before it, or of the last call, are packed together. Results do not depend on it:
-those of a lane are the same in any company.
-
-Steps of other integrators are so short that it would not pay.
+The lanes of a pack compute each other's contacts and limits: a row that acts in one of them is computed in all. So
+environments whose active sets were similar at the end of the last call are packed together; and a rollout with given
+controls is done in parts of a few steps, before each of which they are packed anew. Results do not depend on it: those
+of a lane are the same in any company.
 """
 
 from __future__ import annotations
@@ -15,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends import Executable, Order
 from ..backends.llvm_cpu.launch import Regrouping
 from ..schema.signatures import ROLLOUT, RolloutSettings, Signature
 from .request import Request
@@ -24,25 +23,25 @@ LEAST = 64  # environments of a thread; it takes about 20 µs to sort them and c
 
 
 def regrouping(
-    request: Request, signature: Signature, batch: int, threads: int, values: Mapping[str, Any]
+    request: Request, signature: Signature, batch: int, executable: Executable, values: Mapping[str, Any]
 ) -> Regrouping | None:
-    """How a rollout is done in parts; None for other kernels, and where it would not pay.
-
-    values: those of the whole rollout, as `backends.run` takes them.
-    """
-    program, settings, soft = request.program, request.settings, request.program.scheme.soft
-    if signature is not ROLLOUT or settings is None or "order" not in values or soft is None:
-        return None
-    if soft.integrator != "rk4" or batch < LEAST * threads:
+    """How a kernel is called with environments in an order; None for one that takes none. values: those of the call, as
+    `backends.run` takes them."""
+    program, settings = request.program, request.settings
+    if settings is None or ("order", Order) not in executable.layout:
         return None
     numbers = np.float64 if program.bits == 64 else np.float32
-    before = program.likeness
-    order, likeness = np.arange(batch), np.zeros(batch, numbers) if len(before) != batch else before.copy()
-    program.likeness = likeness
-    between = [np.empty((2 * batch + 1, size), numbers) for size in program.state_sizes]
+    order, likeness, between = np.arange(batch), program.likeness.copy(), []
+    if len(likeness) != batch:
+        likeness = np.zeros(batch, numbers)
+    if signature.status:  # it tells of the environments
+        program.likeness = likeness
+    parts: list[dict[str, Any]] = [{}]
+    if signature is ROLLOUT:
+        between = [np.empty((2 * batch + 1, size), numbers) for size in program.state_sizes]
+        parts = list(_parts(settings, between, values))
     shared = {"order": order.ctypes.data, "likeness": (likeness.ctypes.data, 1, 0)}
-    parts = [part | shared for part in _parts(settings, between, values)]
-    return Regrouping(parts, between, order, likeness)
+    return Regrouping([part | shared for part in parts], between, order, likeness)
 
 
 def parts_of(settings: RolloutSettings) -> Iterator[tuple[int, int]]:
