@@ -50,8 +50,7 @@ class StepStatus(NamedTuple):
     clipped: motors at a limit. The following are there with constraints: residual of the complementarity conditions;
     contacts that press; the deepest penetration (m); a fingerprint of the active set; how often the energy guard
     reduced what pushes bodies apart. The last three are there with impacts: their number; whether there were too many;
-    those of several contacts at once. No row has the very last: a number that is close to those of environments with a
-    similar active set.
+    those of several contacts at once.
     """
 
     clipped: Scalar
@@ -63,7 +62,6 @@ class StepStatus(NamedTuple):
     impacts: Scalar = 0.0
     fallbacks: Scalar = 0.0
     simultaneous: Scalar = 0.0
-    likeness: Scalar = 0.0
 
 
 @dataclass(frozen=True)
@@ -107,13 +105,13 @@ def substep(
 
 def step(
     ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None,
-    solution: ScalarArray | None = None,
+    solution: ScalarArray | None = None, likeness: ScalarArray | None = None,
 ) -> StepStatus:  # fmt: skip
     """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given. solution
-    [`Scheme.solutions`, nv]: receives what the solver found, for the adjoint of the step."""
+    [`Scheme.solutions`, nv]: receives what the solver found, for the adjoint of the step. likeness [1]: receives a
+    number that is close in environments with similar active sets; of Runge-Kutta steps of MuJoCo's physics."""
     if ctx.scheme.soft is not None:
-        *found, likeness = soft_step(ctx, state, inputs, forces, solution)
-        return StepStatus(*found)._replace(likeness=likeness)
+        return StepStatus(*soft_step(ctx, state, inputs, forces, solution, likeness))
     if ctx.splits_at_impacts:
         return step_through_impacts(ctx, state, inputs, forces)
     tree, h = ctx.tree, ctx.h
@@ -155,8 +153,8 @@ def step_through_impacts(
         numbers[4] = numbers[4] + select(going, to_float(i + 1) * modes, 0.0)
         numbers[5] = numbers[5] + select(going, outcome.guard.guarded[0], 0.0)
     fallbacks = select(impacts.going, 1.0, impacts.fallbacks[0])  # or the step did not get to its end
-    found = [*(numbers[k] for k in range(6)), impacts.count[0], fallbacks, impacts.simultaneous[0]]
-    return StepStatus(*found)
+    counts = (impacts.count[0], fallbacks, impacts.simultaneous[0])
+    return StepStatus._make((*(numbers[k] for k in range(6)), *counts))
 
 
 def most_impacts(tree: Tree) -> Index:

@@ -48,22 +48,19 @@ class Acceleration:
     dynamics: Dynamics
     constrained: SoftConstrained | None
 
-    def status(self) -> tuple[Scalar, Scalar, Scalar, Scalar, Scalar]:
-        """Residual of the solver; contacts that press; the deepest penetration (m); a fingerprint of the active set;
-        its likeness to those of other environments."""
+    def status(self) -> tuple[Scalar, Scalar, Scalar, Scalar]:
+        """Residual of the solver; contacts that press; the deepest penetration (m); a fingerprint of the active set."""
         if self.constrained is None:
-            return 0.0, 0.0, 0.0, 0.0, 0.0
+            return 0.0, 0.0, 0.0, 0.0
         problem, contacts, solution = (
             self.constrained.newton.problem,
             self.constrained.contacts,
             self.constrained.solution,
         )
-        pressing, modes, likeness = carry(1), carry(1), carry(1)
-        pressing[0], modes[0], likeness[0] = 0.0, 0.0, 0.0
+        pressing, modes = carry(1), carry(1)
+        pressing[0], modes[0] = 0.0, 0.0
         for r in loop(problem.singles[0]):
-            number = problem.place[r] + 1
-            modes[0] = modes[0] + to_float(number) * problem.single_law(r).mode(solution.x[r])
-            likeness[0] = likeness[0] + problem.on[r] * _importance(MOST_IMPORTANT + number)
+            modes[0] = modes[0] + to_float(problem.place[r] + 1) * problem.single_law(r).mode(solution.x[r])
         for c in loop(contacts.count[0]):
             first = problem.first_row(c)
             pressing[0] = pressing[0] + select(solution.f[first] > 0.0, 1.0, 0.0)
@@ -71,12 +68,23 @@ class Acceleration:
                 problem.settings.elliptic, [solution.x[first + k] for k in range(problem.settings.block)]
             )
             modes[0] = modes[0] + to_float(contacts.slots[c] + 1) * mode
-            likeness[0] = likeness[0] + problem.on[first] * _importance(contacts.pairs[c] + 1)
-        return solution.residual, pressing[0], contacts.depth(), modes[0], likeness[0]
+        return solution.residual, pressing[0], contacts.depth(), modes[0]
+
+    def likeness(self) -> Scalar:
+        """A number that is close in states with similar active sets: the sum of the importances of all rows."""
+        total = carry(1)
+        total[0] = 0.0
+        if self.constrained is not None:
+            problem, contacts = self.constrained.newton.problem, self.constrained.contacts
+            for r in loop(problem.singles[0]):
+                total[0] = total[0] + problem.on[r] * _importance(MOST_IMPORTANT + problem.place[r] + 1)
+            for c in loop(contacts.count[0]):
+                total[0] = total[0] + problem.on[problem.first_row(c)] * _importance(contacts.pairs[c] + 1)
+        return total[0]
 
 
 def _importance(rank: Index) -> Scalar:
-    """rank⁻⁸: so large that the first ranks decide how environments are sorted, and the others where these agree."""
+    """rank⁻⁸: where states are sorted by sums of these, the first ranks decide, and others where those agree."""
     x = 1.0 / to_float(rank)
     for _ in range(3):
         x = x * x
