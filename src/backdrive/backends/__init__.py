@@ -13,6 +13,7 @@ from .base import (
     Ints,
     Kernel,
     Number,
+    Order,
     Packs,
     Picked,
     Rows,
@@ -27,6 +28,6 @@ from .llvm_cpu.launch import run
 register("llvm_cpu", LlvmCpu())
 
 __all__ = [
-    "Argument", "Backend", "Executable", "Integer", "Ints", "Kernel", "LlvmCpu", "Number", "Packs", "Picked", "Rows",
-    "Table", "available_cores", "default_backend", "register", "run",
+    "Argument", "Backend", "Executable", "Integer", "Ints", "Kernel", "LlvmCpu", "Number", "Order", "Packs",
+    "Picked", "Rows", "Table", "available_cores", "default_backend", "register", "run",
 ]  # fmt: skip

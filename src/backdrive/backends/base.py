@@ -121,7 +121,20 @@ class Number:
         return graph.add("parameter", (self.name,), "f")
 
 
-Argument: TypeAlias = Rows | Picked | Packs | Table | Ints | Integer | Number
+@dataclass(frozen=True)
+class Order:
+    """The numbers of the environments (int64) in the order in which they are packed; traced code does not see it. One
+    word: the address, or 0 for the order in which they lie in memory."""
+
+    words: ClassVar[int] = 1
+
+    name: str
+
+    def symbol(self, graph: Graph) -> None:
+        return None
+
+
+Argument: TypeAlias = Rows | Picked | Packs | Table | Ints | Integer | Number | Order
 
 
 # ---------------------------------------------------------------------------------------------- kernels

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from ..backends import Executable, Integer, Ints, Kernel, Number, Rows, Table
+from ..backends import Executable, Integer, Ints, Kernel, Number, Order, Rows, Table
 from ..backends.llvm_cpu.ahead import ahead
 from ..backends.llvm_cpu.target import host
 from ..ir import Known, Masked
@@ -73,6 +73,8 @@ SOURCE_ROWS = (
     "inputs", "inputs_bar", "controls", "controls_bar", "weights_bar", "noise", "noise_bar", "neurons", "neurons_bar",
 )  # fmt: skip
 """Rows that the source of controls reads and writes."""
+ROLLOUTS = ("rollout", "policy_rollout")
+ROLLOUT_ADJOINTS = ("rollout_adjoint", "checkpoint_adjoint", "policy_rollout_adjoint", "policy_checkpoint_adjoint")
 
 
 @dataclass(frozen=True)
@@ -94,6 +96,13 @@ class Variant:
     solution: bool = False
     clips: bool = False
     homogeneous: Homogeneous | None = None
+
+    @property
+    def regroups(self) -> bool:
+        """Whether callers may choose which environments share a pack. It pays in Runge-Kutta rollouts of MuJoCo's
+        physics, where a row that acts in one lane is computed in all; steps of its other integrators are too short."""
+        soft = None if self.scheme is None or self.constraining is None else self.scheme.soft
+        return soft is not None and soft.integrator == "rk4" and self.form in (*ROLLOUTS, *ROLLOUT_ADJOINTS)
 
     def absent(self) -> set[str]:
         """The optional rows that this variant does not have: None to the physics."""
@@ -152,6 +161,8 @@ def make_kernel(variant: Variant, special: Specialisation | None = None) -> Kern
             call(tree, **a)
             return
         source = _control_source(variant, tree, a)
+        a.pop("order", None)
+        a.setdefault("likeness", None)
         a["clipping"] = Clipping(*map(a.pop, ("clip", "clip_every", "norms"))) if variant.clips else None
         ctx = StepContext(with_bodies(tree), variant.scheme or Scheme(SemiImplicitEuler()), a.pop("h"))
         call(ctx, source, _gather(rows, a))
@@ -174,6 +185,10 @@ def _arguments(variant: Variant, special: Specialisation | None) -> list[Any]:
     arguments += [Integer(name) for name in signature.integers]
     if signature.integrates:
         arguments.append(Number("h"))
+    if variant.regroups:
+        arguments.append(Order("order"))
+        if variant.form in ROLLOUTS:
+            arguments.append(Rows("likeness", writable=True))
     if variant.clips:
         arguments += [Number("clip"), Integer("clip_every")]
     varies = special is not None and special.varying is not None and special.varying.any()

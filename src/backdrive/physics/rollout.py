@@ -32,7 +32,9 @@ STATUS = (2, 7, 10)  # numbers of a step's status: without constraints, with the
 @dataclass(frozen=True)
 class RolloutRows:
     """Rows of the caller. path: the states after every `every` steps, and after the last. status [steps, n]. solution:
-    what the solvers of the steps found, None if their adjoints do not want it."""
+    what the solvers of the steps found, None if their adjoints do not want it. likeness [1]: that of the last step
+    (`step`), None if nobody asks.
+    """
 
     start: StateArrays
     path: StatePath
@@ -42,6 +44,7 @@ class RolloutRows:
     every: Index
     wrenches: TimedArray | None = None
     solution: TimedArray | None = None
+    likeness: ScalarArray | None = None
 
 
 def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
@@ -56,7 +59,7 @@ def rollout(ctx: StepContext, source: ControlSource, rows: RolloutRows) -> None:
             rows.status.row(t).prefetch(size)
             controls = source.control(t, *state)
             inputs = StepInputs(controls, at_time(rows.wrenches, t))
-            status = step(ctx, state, inputs, solution=at_time(rows.solution, t))
+            status = step(ctx, state, inputs, solution=at_time(rows.solution, t), likeness=rows.likeness)
             write_status(tree, state, status, rows.status.row(t), size)
         rows.path.row(s).copy_from(tree, state)
     rows.last.copy_from(tree, state)

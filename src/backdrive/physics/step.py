@@ -105,12 +105,13 @@ def substep(
 
 def step(
     ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None,
-    solution: ScalarArray | None = None,
+    solution: ScalarArray | None = None, likeness: ScalarArray | None = None,
 ) -> StepStatus:  # fmt: skip
     """Advance the state (in place) by h; the forces of the constraints are added to `forces`, if given. solution
-    [`Scheme.solutions`, nv]: receives what the solver found, for the adjoint of the step."""
+    [`Scheme.solutions`, nv]: receives what the solver found, for the adjoint of the step. likeness [1]: receives a
+    number that is close in environments with similar active sets; of Runge-Kutta steps of MuJoCo's physics."""
     if ctx.scheme.soft is not None:
-        return StepStatus(*soft_step(ctx, state, inputs, forces, solution))
+        return StepStatus(*soft_step(ctx, state, inputs, forces, solution, likeness))
     if ctx.splits_at_impacts:
         return step_through_impacts(ctx, state, inputs, forces)
     tree, h = ctx.tree, ctx.h

@@ -12,6 +12,7 @@ from ..backends import Rows, Table, run
 from ..physics.kernels import KernelKey
 from ..schema.signatures import Role, Signature
 from .pages import empty
+from .regroup import LEAST, regrouping
 from .report import nothing_to_report, report_motion, require_finite
 from .request import Request
 
@@ -117,7 +118,7 @@ def launch(
         values |= request.clip.kernel_values
     in_use: list[Tensor] = []  # copies must live until the kernel has run
     for name, kind in executable.layout:
-        if kind is Rows:
+        if kind is Rows and name in rows:
             x = rows[name]
             strides = x.stride()
             if (strides[-1] != 1 and x.shape[-1] > 1) or x.is_neg() or not x.data_ptr():
@@ -130,7 +131,8 @@ def launch(
             in_use.append(x)
             values[name] = x.data_ptr()
     threads = program.threads_for(batch, max(integers.values(), default=1), signature.integrates)
-    run(executable, batch, threads, values)
+    groups = regrouping(request, signature, batch, executable, values) if batch >= LEAST * threads else None
+    run(executable, batch, threads, values, groups)
 
 
 def kernel_key(request: Request, signature: Signature, names: Mapping[str, Any]) -> KernelKey:

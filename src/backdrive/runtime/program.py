@@ -86,6 +86,7 @@ class Program:
         self.status_size, self._lanes = self._sizes["nstatus"], host().lanes(self.bits)
         soft = self.scheme.soft if tables is not None else None
         self._work = model.nlink, model.nlink * (1 if soft is None else SOFT_WORK * soft.evaluations)
+        self.likeness = np.empty(0)  # of the environments of the last call that regrouped them
         self.solution_size = self._sizes["nsolution"]  # 0: adjoints of steps start from nothing
         self.quick_calls: dict[str, QuickCall] = {}
         self.plans: dict[Any, CallPlan] = {}  # of signatures
@@ -113,9 +114,10 @@ class Program:
         }  # fmt: skip
         if tables is not None:
             floats = tables.floats.astype(np.float64 if self.bits == 64 else np.float32)
-            self._arrays += [tables.ints, floats]
+            self._arrays += [tables.ints, floats, np.zeros(1)]  # the last one takes what nobody asks for
             values |= {
                 "constraint_ints": tables.ints.ctypes.data, "constraint_floats": floats.ctypes.data,
+                "order": 0, "likeness": (self._arrays[-1].ctypes.data, 0, 0),
                 "nshape": model.nshape, "npair": tables.npair, "nslot": tables.nslot, "nsingle": tables.nsingle,
             }  # fmt: skip
         return values

@@ -61,12 +61,14 @@ class QuickCall:
         self.positions: dict[str, int] = {}
         for name, kind in self.executable.layout:
             self.positions[name] = len(self.words)
-            if kind is Rows:
+            if kind is Rows and name in signature.arguments:
                 width = 0 if name in shortcut.shared else program.size(signature.arguments[name].size)
                 self.rows.append(len(self.words))
                 self.words += [0, width, 0]
                 if shortcut.over_time:
                     self.strides.append((len(self.words) - 1, width))
+            elif kind is Rows:
+                self.words += fixed[name]
             else:
                 self.words.append(float_bits(fixed[name]) if kind is Number else fixed[name])
         self._templates: dict[tuple[int, ...], tuple[list[int], int]] = {}

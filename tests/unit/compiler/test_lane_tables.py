@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from kernel_helpers import DTYPES, make
 
-from backdrive.backends import Ints, Packs, Picked, Rows, run
-from backdrive.ir import lane_count, loop, pack_number, picked
+from backdrive.backends import Ints, Order, Packs, Picked, Rows, run
+from backdrive.ir import lane_count, loop, pack_number, picked, to_float
 from backdrive.piles.memory import Memory
 
 CASES = [(64, 1), (64, 2), (64, 4), (64, 8), (32, 4), (32, 16)]
@@ -25,6 +25,23 @@ def test_picked_rows_are_those_of_the_index(bits, lanes, width):
     values = {"table": (table.ctypes.data, width + 2, index.ctypes.data), "out": (out.ctypes.data, width, 0)}
     run(executable, 21, 2, values)
     assert np.array_equal(out, 2 * table[index, :width])
+
+
+@pytest.mark.parametrize(("bits", "lanes"), CASES)
+@pytest.mark.parametrize("ordered", [True, False])
+def test_environments_are_packed_in_the_order_given(bits, lanes, ordered):
+    """They keep their rows, and the number of their pack is that of their place."""
+
+    def body(x, y, order):
+        y[0], y[1] = 2.0 * x[0], to_float(pack_number())
+
+    random, dtype = np.random.default_rng(3), DTYPES[bits]
+    x, y, order = random.normal(size=(21, 1)).astype(dtype), np.zeros((21, 2), dtype), random.permutation(21)
+    executable = make(body, Rows("x"), Rows("y", writable=True), Order("order")).build(bits, lanes)
+    values = {"x": (x.ctypes.data, 1, 0), "y": (y.ctypes.data, 2, 0), "order": order.ctypes.data if ordered else 0}
+    run(executable, 21, 2, values)
+    assert np.array_equal(y[:, 0], 2 * x[:, 0])
+    assert np.array_equal(y[order, 1] if ordered else y[:, 1], np.arange(21) // lanes)
 
 
 @pytest.mark.parametrize(("bits", "lanes"), CASES)

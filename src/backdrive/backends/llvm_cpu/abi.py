@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ...ir.subroutine import Subroutine
-from ..base import Argument, Integer, Ints, Number, Packs, Picked, Rows, Table
+from ..base import Argument, Integer, Ints, Number, Order, Packs, Picked, Rows, Table
 from .target import Target
 from .types import LaneTypes
 
@@ -54,6 +54,8 @@ def _parameters(argument: Argument, types: LaneTypes) -> list[str]:
             return [f"ptr noalias readonly %{name}", f"i64 %{name}.stride", f"ptr noalias readonly %{name}.index"]
         case Packs():
             return [f"ptr noalias %{name}"]
+        case Order():
+            return [f"ptr noalias readonly %{name}"]
         case Table() | Ints():
             return [
                 f"ptr noalias readonly %{name}" if not getattr(argument, "writable", False) else f"ptr noalias %{name}"
@@ -67,12 +69,23 @@ def _parameters(argument: Argument, types: LaneTypes) -> list[str]:
 def lane_rows(arguments: Sequence[Argument], types: LaneTypes) -> list[str]:
     """Instructions that compute each lane's environment, and the addresses of its rows."""
     lines = ["%last.valid = sub i64 %last, 1", f"%pack = sdiv i64 %first, {types.lanes}"]
+    order = next((f"%{a.name}" for a in arguments if isinstance(a, Order)), None)
+    if order is not None:
+        lines.append(f"%in.order = icmp ne ptr {order}, null")
     for lane in range(types.lanes):
         lines += [
             f"%lane.{lane} = add i64 %first, {lane}",
             f"%beyond.{lane} = icmp sgt i64 %lane.{lane}, %last.valid",
-            f"%environment.{lane} = select i1 %beyond.{lane}, i64 %last.valid, i64 %lane.{lane}",
+            f"%{'environment' if order is None else 'place'}.{lane} = "
+            f"select i1 %beyond.{lane}, i64 %last.valid, i64 %lane.{lane}",
         ]
+        if order is not None:  # without an order, some readable memory is read for nothing
+            lines += [
+                f"%order.{lane} = getelementptr i64, ptr {order}, i64 %place.{lane}",
+                f"%readable.{lane} = select i1 %in.order, ptr %order.{lane}, ptr %scratch",
+                f"%number.{lane} = load i64, ptr %readable.{lane}, align 8",
+                f"%environment.{lane} = select i1 %in.order, i64 %number.{lane}, i64 %place.{lane}",
+            ]
         for a in arguments:
             if isinstance(a, Rows | Picked):
                 row = f"%environment.{lane}"

@@ -11,9 +11,9 @@ import functools
 import os
 import struct
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,32 +29,63 @@ _pool: ThreadPoolExecutor | None = None
 _pool_lock = threading.Lock()
 
 
-def run(executable: Executable, batch: int, threads: int, values: dict[str, Any]) -> None:
+class Regrouping(NamedTuple):
+    """A call of a kernel as several, one after the other: before each, the environments of every thread are packed
+    anew, with others like them. Which ones share a pack changes how fast it is, and no result.
+
+    parts: of every call, the values that are its own. between: memory that they refer to. order [batch]: that of the
+    kernel's `Order`. likeness [batch]: numbers that the kernel writes, close to each other where environments are
+    alike.
+    """
+
+    parts: Sequence[dict[str, Any]]
+    between: Any
+    order: np.ndarray
+    likeness: np.ndarray
+
+    def sort(self, first: int, last: int) -> None:
+        """Sort the environments of a range, which it does not leave."""
+        order = self.order[first:last]
+        order[:] = order[np.argsort(self.likeness[order], kind="stable")]
+
+
+def run(
+    executable: Executable, batch: int, threads: int, values: dict[str, Any], regrouping: Regrouping | None = None
+) -> None:
     """Run a kernel for environments 0 ... batch - 1.
 
     values, by the argument's name: of Rows (address, stride between environments, stride between times, in elements),
     of Picked (address, stride, address of the indices), of Packs, Table and Ints an address, of Integer an int, of
     Number a float. Shapes are not checked.
     """
-    block = _block(executable, values)
+    blocks = [_block(executable, values | part) for part in (({},) if regrouping is None else regrouping.parts)]
     scratch = executable.scratch_bytes(tuple([values[name] for name in executable.integers]))
     packs = -(-batch // executable.lanes)
     parts = max(1, min(threads, packs))
     ends = [min(batch, (packs * k // parts) * executable.lanes) for k in range(parts + 1)]
 
+    def blocks_of(first: int, last: int) -> Iterator[bytes]:
+        for block in blocks:
+            if regrouping is not None:
+                regrouping.sort(first, last)
+            yield block
+
     if parts == 1:
-        call(executable, block, scratch, 0, batch)
+        for block in blocks_of(0, batch):
+            call(executable, block, scratch, 0, batch)
         return
     pulse = interrupts.Pulse()  # of the other threads: it ends them if this one is interrupted
 
     def part(k: int) -> None:
-        executable.call(block, scratch_memory(scratch, pulse), ends[k], ends[k + 1])
+        for block in blocks_of(ends[k], ends[k + 1]):
+            executable.call(block, scratch_memory(scratch, pulse), ends[k], ends[k + 1])
 
     futures: list[Future] = []
     try:
         for k in range(1, parts):
             futures.append(_submit(threads, part, k))
-        call(executable, block, scratch, ends[0], ends[1])
+        for block in blocks_of(ends[0], ends[1]):
+            call(executable, block, scratch, ends[0], ends[1])
         wait(futures)
     except BaseException:
         pulse.set()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ...ir import Scalar, ScalarArray, carry, loop, memory, select, to_float, when
+from ...ir import Index, Scalar, ScalarArray, carry, loop, memory, select, to_float, when
 from ..constraints.assemble import LinkMotions
 from ..constraints.root_frame import RootFrameFactors
 from ..math.arrays import copy
@@ -25,6 +25,8 @@ from .ropes import RopeRows
 from .settings import SoftSettings
 from .stage_before import StageBefore
 from .tendons import tendon_forces
+
+MOST_IMPORTANT = 16  # pairs, the first of which are those with planes, come before all other constraints
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ class Acceleration:
         pressing, modes = carry(1), carry(1)
         pressing[0], modes[0] = 0.0, 0.0
         for r in loop(problem.singles[0]):
-            modes[0] = modes[0] + to_float(r + 1) * problem.single_law(r).mode(solution.x[r])
+            modes[0] = modes[0] + to_float(problem.place[r] + 1) * problem.single_law(r).mode(solution.x[r])
         for c in loop(contacts.count[0]):
             first = problem.first_row(c)
             pressing[0] = pressing[0] + select(solution.f[first] > 0.0, 1.0, 0.0)
@@ -67,6 +69,26 @@ class Acceleration:
             )
             modes[0] = modes[0] + to_float(contacts.slots[c] + 1) * mode
         return solution.residual, pressing[0], contacts.depth(), modes[0]
+
+    def likeness(self) -> Scalar:
+        """A number that is close in states with similar active sets: the sum of the importances of all rows."""
+        total = carry(1)
+        total[0] = 0.0
+        if self.constrained is not None:
+            problem, contacts = self.constrained.newton.problem, self.constrained.contacts
+            for r in loop(problem.singles[0]):
+                total[0] = total[0] + problem.on[r] * _importance(MOST_IMPORTANT + problem.place[r] + 1)
+            for c in loop(contacts.count[0]):
+                total[0] = total[0] + problem.on[problem.first_row(c)] * _importance(contacts.pairs[c] + 1)
+        return total[0]
+
+
+def _importance(rank: Index) -> Scalar:
+    """rank⁻⁸: where states are sorted by sums of these, the first ranks decide, and others where those agree."""
+    x = 1.0 / to_float(rank)
+    for _ in range(3):
+        x = x * x
+    return x
 
 
 def accelerate(

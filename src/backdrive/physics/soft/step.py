@@ -22,13 +22,14 @@ from .stage_before import StageBefore
 
 def soft_step(
     ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None,
-    solution: ScalarArray | None = None,
+    solution: ScalarArray | None = None, likeness: ScalarArray | None = None,
 ) -> tuple[Scalar, ...]:  # fmt: skip
     """Advance the state (in place) by h; returns the numbers of a `StepStatus`. The forces of constraints are added to
-    `forces`, if given. solution [stages, nv]: receives those of the constraints (w of `problem`)."""
+    `forces`, if given. solution [stages, nv]: receives those of the constraints (w of `problem`). likeness [1]:
+    receives that of the last stage of "rk4" (`Acceleration`)."""
     tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
     if ctx.soft.integrator == "rk4":
-        stages = RungeKuttaStages(ctx, state, inputs, forces)
+        stages = RungeKuttaStages(ctx, state, inputs, forces, likeness=likeness)
         if solution is not None:
             copy(ctx.soft.evaluations * nv, stages.w, solution)
         if ctx.soft.last_stage:
@@ -67,15 +68,15 @@ class RungeKuttaStages:
     displacement: of the configuration from that at the start. v: velocities. rate: that of the displacement, which is v
     but for rotations (`rates`). w: the solutions of the constraints (`problem`). mean_rate, mean_a [nv]: the weighted
     means; status [5]. With the setting `last_stage`, nothing is evaluated at the last one.
-    known: w, if the step was solved before; there is no status then.
+    known: w, if the step was solved before; there is no status then, and no likeness [1].
     """
 
     def __init__(
         self, ctx: StepContext, state: StateArrays, inputs: StepInputs, forces: ScalarArray | None = None,
-        known: ScalarArray | None = None,
+        known: ScalarArray | None = None, likeness: ScalarArray | None = None,
     ) -> None:  # fmt: skip
         tree, h, nv = ctx.tree, ctx.h, ctx.tree.nv
-        self.ctx, self.inputs, self.forces = ctx, inputs, forces
+        self.ctx, self.inputs, self.forces, self.likeness = ctx, inputs, forces, likeness
         self.displacement, self.v = memory((STAGES + 1) * nv), memory((STAGES + 1) * nv)
         self.rate, self.w = memory(STAGES * nv), memory(STAGES * nv) if known is None else known
         self.mean_rate, self.mean_a, self.status = memory(nv), memory(nv), memory(5)
@@ -112,6 +113,8 @@ class RungeKuttaStages:
             copy(nv, now.constrained.solution.w, self.w.at(s * nv))
         for k, x in enumerate((now.dynamics.clipped, *now.status())):
             self.status[k] = self.status[k] + x if k == 4 else maximum(self.status[k], x)
+        if self.likeness is not None:
+            self.likeness[0] = now.likeness()
         return now.dynamics.vdot
 
     def state(self, tree: Tree, start: StateArrays, s: Index) -> StateArrays:
