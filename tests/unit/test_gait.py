@@ -143,7 +143,7 @@ def test_learning_is_repeatable_and_ends_with_its_fastest_motion():
     world, results = GaitWorld(seconds=1.0), []
     for _ in range(2):
         network = PeriodicNetwork(generator(3))
-        curve = learn(world, network, 15, lambda done: None)
+        curve = learn(world, network, 15, generator(4), lambda done: None)
         results.append(curve.best())
     assert results[0] == results[1] and len(results[0]) == 15
     assert results[0][-1] > max(results[0][0], 0.0) + 0.05

@@ -21,6 +21,7 @@ PATIENCE = 12  # Evaluations without a faster motion after which learning return
 STEEPEST = 1.0  # Largest norm of the gradient.
 CLIP = 1.0  # Largest norm of the loss's derivative with respect to the state between two steps.
 FASTER, HASTE = 1.1, 1.0  # The aim is so many times the best speed, plus so much, m/s.
+ASTRAY = 0.02  # A return moves the weights by this standard deviation, or else the same updates would follow again.
 CLEARANCE, LOW, TILT, TURN = 0.2, 10.0, 3.0, 3.0  # Of the trunk's corners, m; weights of what keeps it level.
 AFTER = 0.3  # A fallen robot's motion counts for so long, s.
 
@@ -54,14 +55,14 @@ def loss_of(world: GaitWorld, path: Trajectory, aim: float) -> Tensor:
 
 
 def learn(
-    world: GaitWorld, network: PeriodicNetwork, evaluations: int, advance: Callable[[int], None],
-    clip: float | None = CLIP, window: float | None = None,
+    world: GaitWorld, network: PeriodicNetwork, evaluations: int, generator: torch.Generator,
+    advance: Callable[[int], None], clip: float | None = CLIP, window: float | None = None,
 ) -> SpeedCurve:  # fmt: skip
     """Update the network by Adam; it becomes the one with the fastest motion without a fall.
 
-    An evaluation is one motion and its gradient. Learning returns to the fastest motion after `PATIENCE` evaluations
-    that were not faster. clip: as `Simulator.rollout` has it. window: the time over which gradients go back at most,
-    s; None: to the start.
+    An evaluation is one motion and its gradient. After `PATIENCE` evaluations that were not faster, learning returns to
+    the fastest motion, and moves on from near there. clip: as `Simulator.rollout` has it. window: the time over which
+    gradients go back at most, s; None: to the start.
     """
     adam = torch.optim.Adam(network.parameters(), RATE, betas=(0.9, 0.99))
     adjoint = None if window is None else Truncated(round(window / world.simulator.dt))
@@ -85,6 +86,9 @@ def learn(
             network.load_state_dict(kept[0])
             adam.load_state_dict(copy.deepcopy(kept[1]))
             adam.param_groups[0]["lr"], waited = rate, 0
+            with torch.no_grad():
+                for weights in network.parameters():
+                    weights.add_(torch.randn(weights.shape, generator=generator, dtype=weights.dtype), alpha=ASTRAY)
         elif bool(torch.isfinite(torch.nn.utils.clip_grad_norm_(network.parameters(), STEEPEST))):
             adam.step()
         curve.cpu_seconds.append(round(time.process_time() - began, 3))

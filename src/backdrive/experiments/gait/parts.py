@@ -56,7 +56,7 @@ class GaitPart:
         began = time.process_time()
         if self.method == "network":
             network = PeriodicNetwork(run.generator(1))
-            curve = learn(world, network, self.evaluations, advance)
+            curve = learn(world, network, self.evaluations, run.generator(2), advance)
             torch.save(network.state_dict(), run.file(f"{self.name}.pt"))
             found: dict[str, Any] = {
                 "parameters": parameters_of(network), "frequency_hz": FREQUENCY, "curve": curve.best(),
