@@ -98,7 +98,7 @@ _EXPERIMENTS = {
             "Degrave et al. 2016, adversarial robotics training (named there, not done)",
             "adversary",
             options={
-                "method": "before, nothing, random, extreme or adversary",
+                "method": "before, nothing, random, replayed, extreme or adversary",
                 "evaluations": "after the first gait: windows of 128 robots, with their gradient",
             },
         ),

@@ -220,7 +220,22 @@ def test_robots_that_are_not_disturbed_stay_so(world):
     assert (found.masses[~left] > before.masses[~left]).any()
 
 
-@pytest.mark.parametrize("against", ["nothing", "random", "extreme", "adversary"])
+def test_each_method_draws_what_it_says(world):
+    for against in ("nothing", "random", "extreme"):
+        learner = Learner(world, Networks(world, generator(1)), against, BOUNDS, 3, generator(2))
+        drawn, pushed = learner._drawn(), learner.pushed
+        disturbed = learner.robots.disturbed
+        impulse = world.decide * drawn.forces.norm(dim=-1).sum(0)[pushed]
+        assert int(disturbed.sum()) == {"nothing": 0}.get(against, 96)
+        if against == "nothing":
+            assert drawn.forces.abs().max() == 0.0 and (drawn.masses == 1.0).all() and (drawn.friction == 0.8).all()
+        else:
+            assert 20 < int(pushed.sum()) < 76
+            at_bounds = impulse > BOUNDS.impulse * (1.0 - 1e-5)
+            assert at_bounds.all() if against == "extreme" else at_bounds.sum() < 5
+
+
+@pytest.mark.parametrize("against", ["nothing", "random", "replayed", "extreme", "adversary"])
 def test_learning_is_repeatable_and_uses_all_evaluations(world, against):
     found = []
     for _ in range(2):
@@ -283,16 +298,16 @@ def test_scores_do_not_depend_on_chunks(world, monkeypatch):
 
 
 def test_a_push_moves_the_robot_as_in_mujoco(exact, monkeypatch):
-    """Without a fall, and before small differences grow."""
+    """With the masses as they are: see `mujoco.outcomes`."""
     monkeypatch.setattr(exact, "seconds", 1.0)
     start = exact.start(3)
     start.q[:, 2] -= 1e-3  # Feet that touch the floor in a point do so within rounding only.
     monkeypatch.setattr(exact, "start", lambda count=None: State(*(x[0] if count is None else x for x in start)))
     networks = in_float64(exact)
-    some = drawn(6, 3, 8, Bounds(impulse=4.0))
+    some = drawn(6, 3, 8, Bounds(impulse=4.0))._replace(masses=torch.ones(3, NBODY, dtype=torch.float64))
     path = exact.go(networks.policy, exact.start(3), torch.zeros(3, dtype=torch.float64), some)
     _, distance = mujoco.outcomes(exact, networks.policy, some)
-    assert torch.allclose(path.last.q[:, 0].detach(), distance, atol=1e-6)
+    assert torch.allclose(path.last.q[:, 0].detach(), distance, rtol=0.0, atol=1e-8)
     assert distance.abs().max() > 1e-3
 
 
@@ -317,7 +332,7 @@ def test_the_quick_experiment(tmp_path):
     pytest.importorskip("imageio_ffmpeg")
     found = quick_run("adversary", tmp_path)
     methods = [row["method"] for row in found.results["table"]]
-    assert methods == ["before", "nothing", "random", "extreme", "adversary"]
+    assert methods == ["before", "nothing", "random", "replayed", "extreme", "adversary"]
     for row in found.results["table"]:
         assert all(0.0 <= share <= 1.0 for share in row["survived_mean"])
     assert {"survival.png", "choices.png"} <= found.names

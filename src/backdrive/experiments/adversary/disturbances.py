@@ -91,7 +91,7 @@ class Bounds:
         friction, masses = uniform(*self.friction, batch), uniform(*self.masses, batch, nbody)
         if extreme:
             friction, masses = (
-                torch.where(x < 0.5 * (low + high), low, high)
+                low + (high - low) * (x > 0.5 * (low + high)).to(dtype)
                 for x, (low, high) in ((friction, self.friction), (masses, self.masses))
             )
         found = Disturbance(forces, friction, masses)

@@ -85,7 +85,12 @@ class LearningCurve:
 
 
 class Learner:
-    """Trains networks in a world against nothing, random or extreme disturbances, or those of an adversary."""
+    """Trains networks in a world, against disturbances.
+
+    against: "nothing"; "random": random ones; "extreme": random ones at the bounds; "adversary": random ones, and those
+    of the adversary's steps from there, in windows from the same states; "replayed": random ones, in as many windows
+    from the same states.
+    """
 
     def __init__(
         self, world: DisturbedWorld, networks: Networks, against: str, bounds: Bounds, evaluations: int,
@@ -103,7 +108,7 @@ class Learner:
     def learn(self, advance: Callable[[int], None], rows: int = 50) -> LearningCurve:
         """Use all evaluations; the curve has so many rows."""
         curve, recent = LearningCurve([], [], [], []), []
-        replays = ASCENTS + 1 if self.against == "adversary" else 1
+        replays = ASCENTS + 1 if self.against in ("adversary", "replayed") else 1
         done, slope = 0, self.lasting
         while done < self.evaluations:
             advance(done)
@@ -113,7 +118,7 @@ class Learner:
             noise_share = 1.0 + done / self.evaluations * (LAST_STD - 1.0)
             for replay in range(min(replays, self.evaluations - done)):
                 if replay:
-                    disturbance = self.worse(disturbance, slope)
+                    disturbance = self.worse(disturbance, slope) if self.against == "adversary" else self._drawn()
                 self._set_rates(done / self.evaluations)
                 window, slope, last = self.evaluate(disturbance, noise_share)
                 counts = window.counts
@@ -137,7 +142,8 @@ class Learner:
         """Random disturbances of the disturbed robots; pushes in some windows only."""
         world = self.world
         drawn = self.bounds.random(
-            DECISIONS, BATCH, world.model.nbody, world.decide, self.generator, world.simulator.dtype
+            DECISIONS, BATCH, world.model.nbody, world.decide, self.generator, world.simulator.dtype,
+            extreme=self.against == "extreme",
         )  # fmt: skip
         self.pushed = self.robots.disturbed & (torch.rand(BATCH, generator=self.generator) < PUSHED)
         drawn = drawn._replace(forces=torch.where(self.pushed[:, None], drawn.forces, 0.0))

@@ -15,7 +15,11 @@ from .world import HOLD, DisturbedWorld
 
 @torch.no_grad()
 def outcomes(world: DisturbedWorld, policy: MLP, disturbance: Disturbance) -> tuple[torch.Tensor, torch.Tensor]:
-    """As `trials.outcomes`: whether each gait falls, and its mean speed, m/s."""
+    """As `trials.outcomes`: whether each gait falls, and its mean speed, m/s.
+
+    The softness of MuJoCo's contacts depends on the masses with which a model is compiled. Here these are the disturbed
+    ones; rollouts of backdrive keep the softness of the robot as it is.
+    """
     falls, speeds = [], []
     for k in range(len(disturbance.friction)):
         model = mujoco.MjModel.from_xml_string(mjcf(world.design))

@@ -22,6 +22,7 @@ METHODS = {
     "before": "before: no disturbance",
     "nothing": "as long again, no disturbance",
     "random": "random disturbances",
+    "replayed": "random disturbances, windows thrice",
     "extreme": "random extremes",
     "adversary": "adversary, by the gradient",
 }
