@@ -16,13 +16,13 @@ from backdrive.differences import along, least_error
 from backdrive.experiments import Run, WrongOption
 from backdrive.experiments.adversary import mujoco, trials
 from backdrive.experiments.adversary.attack import attack, walking
-from backdrive.experiments.adversary.disturbances import Bounds, Disturbance, calm, chosen
-from backdrive.experiments.adversary.learning import Learner, Networks, Robots, losses, short_window
+from backdrive.experiments.adversary.disturbances import Disturbance, DisturbanceBounds, calm, chosen
+from backdrive.experiments.adversary.learning import GaitNetworks, Learner, Robots, losses, short_window
 from backdrive.experiments.adversary.world import HOLD, DisturbedWorld
 from backdrive.model import State
 
 matplotlib.use("Agg")
-BOUNDS, DECIDE = Bounds(), 0.02
+BOUNDS, DECIDE = DisturbanceBounds(), 0.02
 NBODY = 13
 
 
@@ -40,14 +40,14 @@ def world() -> DisturbedWorld:
     return DisturbedWorld()
 
 
-def in_float64(world: DisturbedWorld) -> Networks:
-    networks = Networks(world, generator(1))
+def in_float64(world: DisturbedWorld) -> GaitNetworks:
+    networks = GaitNetworks(world, generator(1))
     for part in (networks.critic, networks.target, networks.normaliser):
         part.double()
     return networks
 
 
-def drawn(decisions: int, batch: int, seed: int = 0, bounds: Bounds = BOUNDS) -> Disturbance:
+def drawn(decisions: int, batch: int, seed: int = 0, bounds: DisturbanceBounds = BOUNDS) -> Disturbance:
     return bounds.random(decisions, batch, NBODY, DECIDE, generator(seed))
 
 
@@ -56,7 +56,7 @@ def standing(world: DisturbedWorld, count: int) -> Robots:
     return Robots(world.start(count), clock, torch.ones(count, dtype=torch.bool))
 
 
-def assert_within(bounds: Bounds, found: Disturbance, seconds: float = DECIDE) -> None:
+def assert_within(bounds: DisturbanceBounds, found: Disturbance, seconds: float = DECIDE) -> None:
     size = found.forces.norm(dim=-1)
     assert size.max() <= bounds.force * (1.0 + 1e-9)
     assert (seconds * size.sum(0)).max() <= bounds.impulse * (1.0 + 1e-9)
@@ -70,7 +70,7 @@ def assert_within(bounds: Bounds, found: Disturbance, seconds: float = DECIDE) -
 @given(st.integers(0, 10_000), st.integers(1, 30), st.floats(1.0, 500.0), st.floats(0.1, 50.0), st.floats(0.0, 1e4))
 @settings(max_examples=60, deadline=None)
 def test_what_is_drawn_projected_or_ascended_is_within_the_bounds(seed, decisions, force, impulse, scale):
-    bounds = Bounds(force=force, impulse=impulse)
+    bounds = DisturbanceBounds(force=force, impulse=impulse)
     found = drawn(decisions, 5, seed, bounds)
     assert_within(bounds, found)
     random = generator(seed + 1)
@@ -121,7 +121,7 @@ def test_random_pushes_fill_their_bounds():
 )  # fmt: skip
 def test_bounds_that_cannot_be_are_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong)) + "|low|high|must"):
-        Bounds(**wrong)
+        DisturbanceBounds(**wrong)
 
 
 def test_disturbances_reach_the_trunk_the_floor_and_all_masses(exact):
@@ -179,7 +179,7 @@ def test_the_ascent_finds_the_worst_of_a_linear_loss():
     masses = torch.zeros(1, NBODY, dtype=torch.float64)
     masses[0, 0] = 1.0
     slope = Disturbance(forces, -torch.ones(1, dtype=torch.float64), masses)
-    bounds = Bounds(force=200.0, impulse=3.0)
+    bounds = DisturbanceBounds(force=200.0, impulse=3.0)
     for _ in range(5):
         at = bounds.ascend(at, slope, DECIDE, 0.5)
     assert torch.allclose(at.forces[4, 0], torch.tensor([90.0, 120.0], dtype=torch.float64))  # 3 N s in 20 ms.
@@ -209,7 +209,7 @@ def test_gradients_that_are_not_finite_move_nothing():
 
 
 def test_robots_that_are_not_disturbed_stay_so(world):
-    learner = Learner(world, Networks(world, generator(1)), "adversary", BOUNDS, 3, generator(2))
+    learner = Learner(world, GaitNetworks(world, generator(1)), "adversary", BOUNDS, 3, generator(2))
     left = ~learner.robots.disturbed
     assert 0 < int(left.sum()) < len(left)
     before = learner._drawn()
@@ -222,7 +222,7 @@ def test_robots_that_are_not_disturbed_stay_so(world):
 
 def test_each_method_draws_what_it_says(world):
     for against in ("nothing", "random", "extreme"):
-        learner = Learner(world, Networks(world, generator(1)), against, BOUNDS, 3, generator(2))
+        learner = Learner(world, GaitNetworks(world, generator(1)), against, BOUNDS, 3, generator(2))
         drawn, pushed = learner._drawn(), learner.pushed
         disturbed = learner.robots.disturbed
         impulse = world.decide * drawn.forces.norm(dim=-1).sum(0)[pushed]
@@ -239,7 +239,7 @@ def test_each_method_draws_what_it_says(world):
 def test_learning_is_repeatable_and_uses_all_evaluations(world, against):
     found = []
     for _ in range(2):
-        networks = Networks(world, generator(1))
+        networks = GaitNetworks(world, generator(1))
         before = networks.policy.linear[0].weight.detach().clone()
         curve = Learner(world, networks, against, BOUNDS, 4, generator(2)).learn(lambda done: None, 2)
         assert curve.evaluations == [2, 4]
@@ -249,7 +249,7 @@ def test_learning_is_repeatable_and_uses_all_evaluations(world, against):
 
 
 def test_networks_are_kept_and_taken_back(world):
-    first, second = Networks(world, generator(1)), Networks(world, generator(2))
+    first, second = GaitNetworks(world, generator(1)), GaitNetworks(world, generator(2))
     second.load_state_dict(first.state_dict())
     x = torch.randn(5, world.observations, generator=generator(3))
     assert torch.equal(first.policy(x), second.policy(x)) and torch.equal(first.critic(x), second.critic(x))
@@ -289,7 +289,7 @@ def test_survival_needs_no_fall_and_a_third_of_the_speed():
 
 
 def test_scores_do_not_depend_on_chunks(world, monkeypatch):
-    networks = Networks(world, generator(1))
+    networks = GaitNetworks(world, generator(1))
     some = trials.part(trials.trials(world, 10.0, 8), slice(6))
     together = trials.outcomes(world, networks.policy, some)
     monkeypatch.setattr(trials, "CHUNK", 4)
@@ -304,7 +304,7 @@ def test_a_push_moves_the_robot_as_in_mujoco(exact, monkeypatch):
     start.q[:, 2] -= 1e-3  # Feet that touch the floor in a point do so within rounding only.
     monkeypatch.setattr(exact, "start", lambda count=None: State(*(x[0] if count is None else x for x in start)))
     networks = in_float64(exact)
-    some = drawn(6, 3, 8, Bounds(impulse=4.0))._replace(masses=torch.ones(3, NBODY, dtype=torch.float64))
+    some = drawn(6, 3, 8, DisturbanceBounds(impulse=4.0))._replace(masses=torch.ones(3, NBODY, dtype=torch.float64))
     path = exact.go(networks.policy, exact.start(3), torch.zeros(3, dtype=torch.float64), some)
     _, distance = mujoco.outcomes(exact, networks.policy, some)
     assert torch.allclose(path.last.q[:, 0].detach(), distance, rtol=0.0, atol=1e-8)
@@ -343,7 +343,7 @@ def test_the_quick_experiment(tmp_path):
 
 
 def test_walking_robots_are_on_their_way(world):
-    robots = walking(world, Networks(world, generator(1)), 5, generator(2))
+    robots = walking(world, GaitNetworks(world, generator(1)), 5, generator(2))
     assert robots.state.q.shape == (5, world.model.nq) and (robots.clock >= 1.0).all() and (robots.clock < 8.0).all()
 
 

@@ -8,15 +8,15 @@ import torch
 from torch import Tensor
 
 from ...model import State
-from .disturbances import Bounds, Disturbance
-from .learning import ASCENT, DECISIONS, Networks, Robots, losses, short_window
+from .disturbances import Disturbance, DisturbanceBounds
+from .learning import ASCENT, DECISIONS, GaitNetworks, Robots, losses, short_window
 from .world import FREQUENCY, HOLD, DisturbedWorld
 
 ATTACKED, STEPS = 256, 10  # Windows, and the adversary's steps in each.
 
 
 @torch.no_grad()
-def walking(world: DisturbedWorld, networks: Networks, count: int, generator: torch.Generator) -> Robots:
+def walking(world: DisturbedWorld, networks: GaitNetworks, count: int, generator: torch.Generator) -> Robots:
     """Robots in the midst of an undisturbed gait, at random times after its first second."""
     path = world.go(networks.policy, world.start(1), torch.zeros(1, dtype=world.simulator.dtype), world.calm(400, 1))
     when = torch.randint(50, world.decisions, (count,), generator=generator)
@@ -25,7 +25,7 @@ def walking(world: DisturbedWorld, networks: Networks, count: int, generator: to
 
 
 def attack(
-    world: DisturbedWorld, networks: Networks, robots: Robots, disturbance: Disturbance, bounds: Bounds, steps: int
+    world: DisturbedWorld, networks: GaitNetworks, robots: Robots, disturbance: Disturbance, bounds: DisturbanceBounds, steps: int
 ) -> tuple[Disturbance, Tensor, Tensor]:  # fmt: skip
     """The disturbance after some of the adversary's steps, the robots' losses before each step and after the last,
     [steps + 1, B], and which robots fall in the last window."""
@@ -41,7 +41,9 @@ def attack(
     return disturbance, torch.stack(found), window.terminated.any(0)
 
 
-def attacked(world: DisturbedWorld, networks: Networks, bounds: Bounds, generator: torch.Generator) -> dict[str, Any]:
+def attacked(
+    world: DisturbedWorld, networks: GaitNetworks, bounds: DisturbanceBounds, generator: torch.Generator
+) -> dict[str, Any]:
     """What the adversary makes of random disturbances: mean losses by step, shares that fall within the window, and
     its choices in each window."""
     robots = walking(world, networks, ATTACKED, generator)

@@ -16,7 +16,7 @@ HALVINGS = 40  # Of the interval of the projection's threshold.
 
 
 class Disturbance(NamedTuple):
-    """What happens to B robots during D decisions of their policy. Each is bounded by `Bounds`."""
+    """What happens to B robots during D decisions of their policy. Each is bounded by `DisturbanceBounds`."""
 
     forces: Tensor
     """Horizontal forces at the trunk's center of mass, along x and y of the world, [D, B, 2], N."""
@@ -48,7 +48,7 @@ class Disturbance(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Bounds:
+class DisturbanceBounds:
     """What a disturbance may be.
 
     force: largest magnitude of a push, N. impulse: largest integral of a push's magnitude over the D decisions, N s.

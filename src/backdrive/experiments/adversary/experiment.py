@@ -8,7 +8,7 @@ from ...model import checks
 from ...threads import one_torch_thread
 from ..run import Run, WrongOption
 from .figures import draw_choices, draw_survival, film
-from .learning import Networks
+from .learning import GaitNetworks
 from .parts import METHODS, AdversaryPart, finished, table
 from .trials import TRIALS
 from .world import DisturbedWorld
@@ -25,7 +25,7 @@ def run(run: Run) -> None:
     tests, in_mujoco = (QUICK_TRIALS, QUICK_IN_MUJOCO) if run.quick else (TRIALS, IN_MUJOCO)
     with one_torch_thread():
         world = DisturbedWorld(torch.float32)
-        trained: dict[str, Networks] = {}
+        trained: dict[str, GaitNetworks] = {}
         for method in ("before", *methods):
             evaluations = before if method == "before" else after
             part = AdversaryPart(method, run.seed, evaluations, tests, in_mujoco)
@@ -36,7 +36,8 @@ def run(run: Run) -> None:
             run.record(table=table(found), parts=parts)
             draw_survival(run, found)
             draw_choices(run, found)
-        film(run, world, trained)
+        if methods:
+            film(run, world, trained)
 
 
 def _chosen_methods(run: Run) -> tuple[str, ...]:

@@ -7,19 +7,16 @@ from typing import Any
 import numpy as np
 import torch
 
+from ...model import State
+from ...trajectory import Trajectory
 from ..run import Run
 from . import trials
-from .learning import Networks
+from .learning import GaitNetworks
 from .parts import METHODS
-from .world import DisturbedWorld
+from .world import HOLD, DisturbedWorld
 
-FILMED_IMPULSES = (
-    15.0,
-    20.0,
-    25.0,
-    10.0,
-    30.0,
-)  # The film's trial is the first that one survives and one does not, N s.
+FILMED_IMPULSES = (20.0, 15.0, 25.0, 10.0, 30.0)  # In which the film's trial is looked for, N s.
+PICTURES = (0.0, 0.2, 0.4, 0.7, 1.2, 2.0)  # Times after the push begins, s.
 
 
 def draw_survival(run: Run, found: list[dict[str, Any]]) -> None:
@@ -84,11 +81,10 @@ def draw_choices(run: Run, found: list[dict[str, Any]]) -> None:
 
 
 @torch.no_grad()
-def film(run: Run, world: DisturbedWorld, trained: dict[str, Networks]) -> None:
-    """Film the first trial that the gait before does not survive, and that the last method does, in both."""
+def film(run: Run, world: DisturbedWorld, trained: dict[str, GaitNetworks]) -> None:
+    """Film the first trial that the gait before does not survive, and that of the last method does, with both; and
+    draw them from the last push before the fall on."""
     last = list(trained)[-1]
-    if last == "before":
-        return
     for impulse in FILMED_IMPULSES:
         some = trials.part(trials.trials(world, impulse), slice(trials.CHUNK))
         before, after = (
@@ -102,7 +98,34 @@ def film(run: Run, world: DisturbedWorld, trained: dict[str, Networks]) -> None:
         return
     chosen = int(found[0])
     one = trials.part(some, slice(chosen, chosen + 1))
-    run.record(film={"impulse_N_s": impulse, "trial": chosen, "after": last})
-    for name in ("before", last):
-        path = world.go(trained[name].policy, world.start(1), torch.zeros(1), one)
-        run.film(f"push-{'before' if name == 'before' else 'after'}", path, trail=("trunk",))
+    paths = {}
+    for name, method in (("before", "before"), ("after", last)):
+        paths[name] = world.go(trained[method].policy, world.start(1), torch.zeros(1), one)
+        run.film(f"push-{name}", paths[name], trail=("trunk",), track="trunk", forces=False)
+    fall = int(trials.falling(world, paths["before"])[:, 0].int().argmax())
+    force = one.forces[:, 0].norm(dim=-1)
+    begins = (force > 0.0) & (torch.cat([force.new_zeros(1), force[:-1]]) == 0.0)
+    earlier = begins[: fall + 1].nonzero()
+    first = int(earlier[-1]) if len(earlier) else 0
+    run.record(film={
+        "impulse_N_s": impulse, "trial": chosen, "after": last, "push_s": world.decide * first,
+        "fall_s": world.decide * fall, "friction": one.friction, "masses": one.masses[0],
+    })  # fmt: skip
+    draw_push(run, world, paths, first)
+
+
+def draw_push(run: Run, world: DisturbedWorld, paths: dict[str, Trajectory], first: int) -> None:
+    """Pictures of robots before and after, from a push on that begins with the decision `first`."""
+    import matplotlib.pyplot as plt
+
+    from ... import view
+
+    figure, axes = plt.subplots(2, len(PICTURES), figsize=(11, 3.6), layout="constrained")
+    for row, (name, path) in zip(axes, paths.items(), strict=True):
+        for each, after in zip(row, PICTURES, strict=True):
+            step = min(HOLD * first + round(after / world.simulator.dt), len(path.q) - 1)
+            state = State(path.q[step, 0], path.v[step, 0])
+            each.imshow(view.picture(world.model, state, track="trunk", size=(400, 320)))
+            each.set(xticks=[], yticks=[])
+            each.set_title(f"{name}, {after:g} s", fontsize=8)
+    run.figure("push", figure)

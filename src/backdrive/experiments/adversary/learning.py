@@ -19,7 +19,7 @@ from ...learn.networks import OUTLIER, Critics, Normaliser
 from ...learn.windows import ShortWindow
 from ...model import State
 from ...policy import MLP
-from .disturbances import Bounds, Disturbance, chosen
+from .disturbances import Disturbance, DisturbanceBounds, chosen
 from .world import HOLD, SENSORS, DisturbedWorld
 
 BATCH, DECISIONS = 128, 24  # Robots, and decisions of a window (0.48 s).
@@ -31,10 +31,10 @@ STD, LAST_STD = 0.35, 0.5  # Noise of actions before they are squashed; the shar
 HIDDEN, CRITIC = (128, 64), (64, 64)
 CALM = 0.1  # Scale of the last layer's first weights.
 DISTURBED, PUSHED = 0.75, 0.5  # Share of robots that are disturbed; share of windows in which these are pushed.
-ASCENTS, ASCENT = 2, 0.5  # The adversary's steps in a window, and their size: see `Bounds.ascend`.
+ASCENTS, ASCENT = 2, 0.5  # The adversary's steps in a window, and their size: see `DisturbanceBounds.ascend`.
 
 
-class Networks:
+class GaitNetworks:
     """A policy, its critic and the normalisation of what they observe; what is kept of a training."""
 
     def __init__(self, world: DisturbedWorld, generator: torch.Generator) -> None:
@@ -93,7 +93,7 @@ class Learner:
     """
 
     def __init__(
-        self, world: DisturbedWorld, networks: Networks, against: str, bounds: Bounds, evaluations: int,
+        self, world: DisturbedWorld, networks: GaitNetworks, against: str, bounds: DisturbanceBounds, evaluations: int,
         generator: torch.Generator,
     ) -> None:  # fmt: skip
         self.world, self.networks, self.against, self.bounds = world, networks, against, bounds
@@ -229,7 +229,7 @@ def short_window(
     return replace(window, last=after[window.ends()]), State(q[-1].detach(), v[-1].detach())
 
 
-def losses(window: ShortWindow, networks: Networks) -> Tensor:
+def losses(window: ShortWindow, networks: GaitNetworks) -> Tensor:
     """What adversaries go up and policies go down, of each robot [B]: the negative sum of a window's discounted rewards
     and of what the critic expects where it ends."""
     ends, weights = window.ends(), window.weights(DISCOUNT)

@@ -13,8 +13,8 @@ import torch
 from ..run import Run
 from . import trials
 from .attack import attacked
-from .disturbances import Bounds
-from .learning import BATCH, DECISIONS, Learner, Networks
+from .disturbances import DisturbanceBounds
+from .learning import BATCH, DECISIONS, GaitNetworks, Learner
 from .mujoco import outcomes as mujoco_outcomes
 from .world import DisturbedWorld
 
@@ -45,10 +45,10 @@ class AdversaryPart:
     def name(self) -> str:
         return f"{self.method}-{self.evaluations}-seed{self.seed}"
 
-    def run(self, run: Run, world: DisturbedWorld, first: Networks | None) -> Networks:
+    def run(self, run: Run, world: DisturbedWorld, first: GaitNetworks | None) -> GaitNetworks:
         """Train, from the networks `first` (None: from random ones), or take what has been trained before."""
         file, weights = run.file(f"{self.name}.json"), run.file(f"{self.name}.pt")
-        networks = Networks(world, run.generator(1))
+        networks = GaitNetworks(world, run.generator(1))
         if file.exists() and weights.exists():
             networks.load_state_dict(torch.load(weights, weights_only=True))
             run.say(f"{self.name} is finished already, and kept: {file}")
@@ -61,8 +61,8 @@ class AdversaryPart:
         run.say(in_words(results))
         return networks
 
-    def _train(self, run: Run, world: DisturbedWorld, networks: Networks) -> dict[str, Any]:
-        bounds = Bounds()
+    def _train(self, run: Run, world: DisturbedWorld, networks: GaitNetworks) -> dict[str, Any]:
+        bounds = DisturbanceBounds()
         against = AGAINST.get(self.method, self.method)
         learner = Learner(world, networks, against, bounds, self.evaluations, run.generator(2))
         began, cpu = time.perf_counter(), time.process_time()
@@ -78,7 +78,7 @@ class AdversaryPart:
             "attack": attacked(world, networks, bounds, run.generator(3)),
         }  # fmt: skip
 
-    def _in_mujoco(self, world: DisturbedWorld, networks: Networks) -> dict[str, float]:
+    def _in_mujoco(self, world: DisturbedWorld, networks: GaitNetworks) -> dict[str, float]:
         """The first trials of one size, here and in MuJoCo."""
         some = trials.part(trials.trials(world, MUJOCO_IMPULSE, self.tests), slice(self.in_mujoco))
         here, there = (

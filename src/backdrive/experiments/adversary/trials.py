@@ -20,12 +20,12 @@ IMPULSES = (0.0, 10.0, 15.0, 20.0, 25.0, 30.0, 40.0)  # Of each test push, N s.
 PUSHES = 3  # In each trial.
 FIRST, LAST = 1.0, 7.0  # Pushes begin between these times, s.
 DURATIONS = (0.04, 0.6)  # s; those of learning last 0.48 s at most.
-FRICTION, MASSES = (0.25, 1.1), (0.6, 1.5)  # Beyond those of learning: see `Bounds`.
+FRICTION, MASSES = (0.25, 1.1), (0.6, 1.5)  # Beyond those of learning: see `DisturbanceBounds`.
 ON = 1.0 / 3.0  # Least mean speed of a robot that moves forward, as a share of what it is asked for.
 
 
 @dataclass(frozen=True)
-class Score:
+class TrialScore:
     """Of the trials with one size of pushes: the share that is survived, the shares that fall and that only do not move
     forward, and the mean speed of survivors, m/s."""
 
@@ -89,13 +89,13 @@ def survival(fell: Tensor, speed: Tensor) -> Tensor:
     return ~fell & (speed >= ON * SPEED)
 
 
-def score(world: DisturbedWorld, policy: MLP, impulse: float, count: int = TRIALS) -> Score:
+def score(world: DisturbedWorld, policy: MLP, impulse: float, count: int = TRIALS) -> TrialScore:
     fell, speed = outcomes(world, policy, trials(world, impulse, count))
     survived = survival(fell, speed)
     slow = ~fell & ~survived
     mean = float(speed[survived].mean()) if bool(survived.any()) else 0.0
     shares = [float(x.double().mean()) for x in (survived, fell, slow)]
-    return Score(impulse, shares[0], shares[1], shares[2], mean)
+    return TrialScore(impulse, shares[0], shares[1], shares[2], mean)
 
 
 def nominal(world: DisturbedWorld, policy: MLP) -> dict[str, Any]:
