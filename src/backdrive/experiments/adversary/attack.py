@@ -25,7 +25,8 @@ def walking(world: DisturbedWorld, networks: GaitNetworks, count: int, generator
 
 
 def attack(
-    world: DisturbedWorld, networks: GaitNetworks, robots: Robots, disturbance: Disturbance, bounds: DisturbanceBounds, steps: int
+    world: DisturbedWorld, networks: GaitNetworks, robots: Robots, disturbance: Disturbance, bounds: DisturbanceBounds,
+    steps: int,
 ) -> tuple[Disturbance, Tensor, Tensor]:  # fmt: skip
     """The disturbance after some of the adversary's steps, the robots' losses before each step and after the last,
     [steps + 1, B], and which robots fall in the last window."""

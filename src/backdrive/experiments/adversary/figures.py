@@ -101,7 +101,7 @@ def film(run: Run, world: DisturbedWorld, trained: dict[str, GaitNetworks]) -> N
     paths = {}
     for name, method in (("before", "before"), ("after", last)):
         paths[name] = world.go(trained[method].policy, world.start(1), torch.zeros(1), one)
-        run.film(f"push-{name}", paths[name], trail=("trunk",), track="trunk", forces=False)
+        run.film(f"push-{name}", paths[name], trail=("trunk",), track="trunk", forces=False, fps=20)
     fall = int(trials.falling(world, paths["before"])[:, 0].int().argmax())
     force = one.forces[:, 0].norm(dim=-1)
     begins = (force > 0.0) & (torch.cat([force.new_zeros(1), force[:-1]]) == 0.0)
