@@ -93,6 +93,17 @@ _EXPERIMENTS = {
             },
         ),
         Experiment(
+            "gait",
+            "a quadruped learns to run from standstill by the gradient, and is compared with a trot tuned by CMA-ES",
+            "Degrave et al. 2016, quadruped",
+            "gait",
+            options={
+                "method": "trot, trot-wide or network",
+                "physics": "mujoco or rigid; else mujoco",
+                "evaluations": "motions of 8 s",
+            },
+        ),
+        Experiment(
             "adversary",
             "a quadruped keeps its gait under pushes and loads that an adversary chose by the gradient, or chance",
             "Degrave et al. 2016, adversarial robotics training (named there, not done)",

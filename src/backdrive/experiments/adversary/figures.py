@@ -23,7 +23,7 @@ def draw_survival(run: Run, found: list[dict[str, Any]]) -> None:
     """Shares of trials survived: each seed thin, the mean of the seeds thick."""
     import matplotlib.pyplot as plt
 
-    figure, (axes, losses) = plt.subplots(1, 2, figsize=(10, 4), layout="constrained")
+    figure, (axes, losses) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
     for k, (method, label) in enumerate(METHODS.items()):
         group = [results for results in found if results["method"] == method]
         if not group:
@@ -39,7 +39,7 @@ def draw_survival(run: Run, found: list[dict[str, Any]]) -> None:
     axes.axvspan(0, found[0]["bounds"]["impulse"], color="0.93", zorder=0)
     axes.set(xlabel="impulse of each of 3 pushes (N s)", ylabel="trials survived (%)", ylim=(0, 100), xlim=(0, None))
     axes.set_title("unseen disturbances (grey: impulses of learning)", fontsize=9)
-    axes.legend(fontsize=8)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, fontsize=8)
     losses.set(xlabel="steps of the adversary against the final policy", ylabel="mean loss, above random disturbances")
     for each in (axes, losses):
         each.grid(alpha=0.3)
@@ -66,8 +66,8 @@ def draw_choices(run: Run, found: list[dict[str, Any]]) -> None:
         middles = 0.5 * (edges[1:] + edges[:-1])
         polar.plot([*middles, middles[0]], [*counts, counts[0]], color=f"C{k}", label=label)
         phases.hist(chosen["phase"], bins=[k / 12 for k in range(13)], **style)
-        durations.hist(chosen["duration_s"], bins=[k / 50 for k in range(26)], **style)
-        frictions.hist(chosen["friction"], bins=[0.3 + 0.05 * k for k in range(15)], **style)
+        durations.hist(chosen["duration_s"], bins=[(k - 0.5) / 50 for k in range(1, 26)], **style)
+        frictions.hist(chosen["friction"], bins=[0.275 + 0.05 * k for k in range(16)], **style)
     polar.set_title("direction (0°: forwards)", fontsize=9)
     polar.set_yticklabels([])
     for axes, name in (

@@ -12,13 +12,14 @@ from ...model import State
 from ...policy import MLP
 from ...trajectory import Trajectory
 from ..gait.controller import REACH
-from ..gait.world import HEADROOM, LEGS, GaitWorld, upright
+from ..gait.world import LEGS, GaitWorld, ahead, upright
 from .disturbances import Disturbance, calm
 
 HOLD = 5  # Steps for which a decision of the policy lasts: 20 ms.
 SPEED = 1.5  # Along x, that the robot is asked for, m/s.
 FREQUENCY = 2.5  # Of the sine that the policy observes, Hz.
 ALIVE, TILT, HEADING, EFFORT, SOFT = 1.0, 1.0, 1.0, 0.05, 0.1  # Of the reward; the last in m/s.
+UPRIGHT = 0.5  # Least cosine of the tilt of a trunk that has not fallen.
 SENSORS = ("q[3:]", "v")  # Orientation, joint angles; linear and angular velocity, joint rates.
 
 
@@ -69,9 +70,8 @@ class DisturbedWorld(GaitWorld):
         """Of a decision: for the velocity that it is asked for, being upright, heading along x, and little effort."""
         q, v = after.q, after.v
         miss = ((v[:, 0] - SPEED).square() + v[:, 1].square() + SOFT**2).sqrt()
-        heading = 1.0 - 2.0 * (q[:, 5].square() + q[:, 6].square())
         return {
-            "speed": SPEED - miss, "alive": ALIVE - TILT * (1.0 - upright(q)), "heading": HEADING * (heading - 1.0),
+            "speed": SPEED - miss, "alive": ALIVE - TILT * (1.0 - upright(q)), "heading": HEADING * (ahead(q) - 1.0),
             "effort": -EFFORT * (control - before.q[:, 7:]).square().sum(-1),
         }  # fmt: skip
 
@@ -83,4 +83,4 @@ class DisturbedWorld(GaitWorld):
         up = upright(q)
         pitch, roll = 2.0 * (x * z - w * y), 2.0 * (y * z + w * x)
         corner = q[:, 2] - length * (pitch.square() + 1e-9).sqrt() - width * (roll.square() + 1e-9).sqrt() - height * up
-        return (up < HEADROOM) | (corner < 0.0)
+        return (up < UPRIGHT) | (corner < 0.0)
