@@ -16,6 +16,7 @@ from .parts import METHODS
 from .world import HOLD, DisturbedWorld
 
 FILMED_IMPULSES = (20.0, 15.0, 25.0, 10.0, 30.0)  # In which the film's trial is looked for, N s.
+FILMED_BEFORE, FILMED_AFTER, FPS = 50, 125, 20  # Decisions of the film before and after the push begins.
 PICTURES = (0.0, 0.2, 0.4, 0.7, 1.2, 2.0)  # Times after the push begins, s.
 
 
@@ -98,15 +99,22 @@ def film(run: Run, world: DisturbedWorld, trained: dict[str, GaitNetworks]) -> N
         return
     chosen = int(found[0])
     one = trials.part(some, slice(chosen, chosen + 1))
-    paths = {}
-    for name, method in (("before", "before"), ("after", last)):
-        paths[name] = world.go(trained[method].policy, world.start(1), torch.zeros(1), one)
-        run.film(f"push-{name}", paths[name], trail=("trunk",), track="trunk", forces=False, fps=20)
+    paths = {
+        name: world.go(trained[method].policy, world.start(1), torch.zeros(1), one)
+        for name, method in (("before", "before"), ("after", last))
+    }
     fall = int(trials.falling(world, paths["before"])[:, 0].int().argmax())
     force = one.forces[:, 0].norm(dim=-1)
     begins = (force > 0.0) & (torch.cat([force.new_zeros(1), force[:-1]]) == 0.0)
     earlier = begins[: fall + 1].nonzero()
     first = int(earlier[-1]) if len(earlier) else 0
+    filmed = slice(max(first - FILMED_BEFORE, 0), first + FILMED_AFTER)
+    rest = one._replace(forces=one.forces[filmed])
+    for name, method in (("before", "before"), ("after", last)):
+        step = HOLD * filmed.start
+        start, clock = State(paths[name].q[step], paths[name].v[step]), torch.tensor([world.decide * filmed.start])
+        shown = world.go(trained[method].policy, start, clock, rest)
+        run.film(f"push-{name}", shown, trail=("trunk",), track="trunk", forces=False, fps=FPS)
     run.record(film={
         "impulse_N_s": impulse, "trial": chosen, "after": last, "push_s": world.decide * first,
         "fall_s": world.decide * fall, "friction": one.friction, "masses": one.masses[0],
