@@ -104,6 +104,16 @@ _EXPERIMENTS = {
             },
         ),
         Experiment(
+            "adversary",
+            "a quadruped keeps its gait under pushes and loads that an adversary chose by the gradient, or chance",
+            "Degrave et al. 2016, adversarial robotics training (named there, not done)",
+            "adversary",
+            options={
+                "method": "before, nothing, random, replayed, extreme or adversary",
+                "evaluations": "after the first gait: windows of 128 robots, with their gradient",
+            },
+        ),
+        Experiment(
             "robots-table",
             "seconds for 10 s of 1 and of 128 quadrupeds with a neural network in the loop, with and without gradient",
             "Degrave et al. 2016, table of computing times",
