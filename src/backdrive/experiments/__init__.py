@@ -93,6 +93,13 @@ _EXPERIMENTS = {
             },
         ),
         Experiment(
+            "co-design",
+            "a quadruped's measures and its controller are learned together, by the gradient, and by CMA-ES",
+            "Degrave et al. 2016, which names the optimisation of hardware parameters as possible",
+            "co_design",
+            options={"method": "controller, co-design or cma", "evaluations": "motions of each seed"},
+        ),
+        Experiment(
             "robots-table",
             "seconds for 10 s of 1 and of 128 quadrupeds with a neural network in the loop, with and without gradient",
             "Degrave et al. 2016, table of computing times",

@@ -71,7 +71,7 @@ class Design:
     """Gain of the position servos, N m/rad."""
     kv: float = 1.5
     """Damping of the position servos, N m s/rad."""
-    damping: float = 0.1
+    damping: Number = 0.1
     """Of the joints, N m s/rad."""
     friction: float = 0.8
     """Of robot and floor."""
@@ -289,7 +289,7 @@ class GaitWorld:
 def parameters(world: GaitWorld, design: Design) -> dict[str, Tensor]:
     """The measures of a design as parameters of the world's rollouts, in place of its own; differentiable.
 
-    These are masses, lengths, radii, gear, springs and armature. Limits and gains of the servos, damping and friction
+    These are masses, lengths, radii, gear, springs, damping and armature. Limits and gains of the servos and friction
     stay those of the world's design. So does the start: give `move` that of the design, by
     `GaitWorld.start`.
     """
@@ -314,6 +314,7 @@ def parameters(world: GaitWorld, design: Design) -> dict[str, Tensor]:
         "inertia": torch.cat([inertia, torch.zeros_like(inertia)], -1),
         "offset": torch.cat([own("offset")[:1], _stack([link.offset for link in found[1:]], dtype)]),
         "stiffness": of_joints({"hip": d.hip_spring, "knee": d.knee_spring}),
+        "damping": of_joints(dict.fromkeys(JOINTS, d.damping)),
         "armature": of_joints(dict.fromkeys(JOINTS, d.rotor * d.gear**2)),
         "gear": _stack([d.gear] * model.nu, dtype),
         "size": _stack([sizes[name] for name in table["size"].rows], dtype),
