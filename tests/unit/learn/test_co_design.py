@@ -14,6 +14,7 @@ from backdrive import experiments
 from backdrive.experiments import Run, WrongOption
 from backdrive.experiments.co_design import experiment
 from backdrive.experiments.co_design.checks import TROT, gradient_errors
+from backdrive.experiments.co_design.controller import SymmetricNetwork
 from backdrive.experiments.co_design.hardware import FRICTION, MEASURES, TORQUE_LOSS, design, measures, nominal
 from backdrive.experiments.co_design.learning import Curve, learn
 from backdrive.experiments.co_design.motion import clearance, fallen, losses, move, standing, start_world
@@ -92,6 +93,20 @@ def test_the_gradient_of_masses_and_of_all_that_follows_reaches_the_measures():
     for name, value in parameters(world, design(measures(x))).items():
         (gradient,) = torch.autograd.grad(value.sum(), x, retain_graph=True, allow_unused=True)
         assert gradient is not None, name
+
+
+def test_right_legs_do_what_left_legs_do_half_a_period_later():
+    network = SymmetricNetwork(torch.Generator().manual_seed(3))
+    assert float(network.frequency) == pytest.approx(4.0)
+    times = torch.linspace(0.0, 0.25, 26, dtype=torch.float64)
+    with torch.no_grad():
+        network.last.bias.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(4))
+        now, later = (network.targets(times + t).view(26, 4, 3) for t in (0.0, 0.125))
+    assert now.std(0).min() > 1e-3
+    for left, right in ((0, 1), (2, 3)):  # FL, FR, RL, RR
+        assert torch.allclose(now[:, right, 1:], later[:, left, 1:], atol=1e-12)
+        assert torch.allclose(now[:, right, 0], -later[:, left, 0], atol=1e-12)
+        assert torch.allclose(now[:, left, 1:], later[:, right, 1:], atol=1e-12)
 
 
 def test_falls_are_seen_and_stay():

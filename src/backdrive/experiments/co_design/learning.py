@@ -6,35 +6,23 @@ import time
 from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from ...adjoints import Truncated
 from ...learn.gradients import ClipCount, descend
-from ..gait.controller import PeriodicNetwork
-from ..gait.world import JOINTS, LEGS, GaitWorld
+from ..gait.world import GaitWorld
+from .controller import SymmetricNetwork
 from .hardware import MEASURES
 from .motion import Motions, losses, move_all
 
-SYM = 0
-RATE, BETAS = 1e-2, (0.9, 0.99)  # Adam's.
+RATE, HARDWARE_RATE, BETAS = 1e-2, 2e-2, (0.9, 0.99)  # Adam's; rates of weights and of coordinates of measures.
 CUT, CLIP = 400, 3.0  # Steps after which gradients are cut; largest norm of a state's.
 STEEPEST = 1.0  # Largest norm of a gradient of all that is learned.
 AHEAD, FASTER = 0.5, 1.1  # The velocity that is aimed at is the best so far, times this, and this more, m/s.
 PATIENCE, SLOWER = 15, 0.8  # After so many evaluations that are not better, learning returns to the best, slower.
-
-
-class SymmetricNetwork(PeriodicNetwork):
-    """The right legs do what the left ones do, half a period later: the robot does not prefer a side."""
-
-    def targets(self, times: Tensor) -> Tensor:
-        now, later = (super(SymmetricNetwork, self).targets(times + t) for t in (0.0, 0.5 / self.frequency))
-        legs, angles = list(LEGS), len(JOINTS)
-        mirror = torch.tensor([-1.0, 1.0, 1.0], dtype=times.dtype)  # Abduction is about x.
-        own = {leg: now[..., k * angles : (k + 1) * angles] for k, leg in enumerate(legs)}
-        delayed = {leg: mirror * later[..., k * angles : (k + 1) * angles] for k, leg in enumerate(legs)}
-        return torch.cat([own["FL"], delayed["FL"], own["RL"], delayed["RL"]], -1)
 
 
 class Robot(nn.Module):
@@ -42,7 +30,7 @@ class Robot(nn.Module):
 
     def __init__(self, generator: torch.Generator, hardware: bool) -> None:
         super().__init__()
-        self.network = (SymmetricNetwork if SYM else PeriodicNetwork)(generator)
+        self.network = SymmetricNetwork(generator)
         self.hardware = nn.Parameter(torch.zeros(len(MEASURES), dtype=torch.float64), requires_grad=hardware)
 
     def learned(self) -> list[nn.Parameter]:
@@ -92,7 +80,10 @@ class Learner:
 
     def __init__(self, robot: Robot) -> None:
         self.robot, self.curve, self.counts = robot, Curve(), ClipCount()
-        self.adam = torch.optim.Adam(robot.learned(), RATE, BETAS)
+        groups: list[dict[str, Any]] = [{"params": list(robot.network.parameters())}]
+        if robot.hardware.requires_grad:
+            groups.append({"params": [robot.hardware], "lr": HARDWARE_RATE})
+        self.adam = torch.optim.Adam(groups, RATE, BETAS)
         self._best_adam = deepcopy(self.adam.state_dict())
         self._stalled = 0
 
@@ -111,10 +102,11 @@ class Learner:
     def update(self) -> None:
         descend(self.robot, self.adam, STEEPEST, self.counts)
         if self._stalled >= PATIENCE:
-            rate = SLOWER * self.adam.param_groups[0]["lr"]
+            rates = [SLOWER * group["lr"] for group in self.adam.param_groups]
             self.robot.load_state_dict(self.curve.best_state)
             self.adam.load_state_dict(self._best_adam)
-            self.adam.param_groups[0]["lr"] = rate
+            for group, rate in zip(self.adam.param_groups, rates, strict=True):
+                group["lr"] = rate
             self._stalled = 0
 
 
