@@ -100,6 +100,17 @@ _EXPERIMENTS = {
             options={"method": "controller, co-design or cma", "evaluations": "motions of each seed"},
         ),
         Experiment(
+            "gait",
+            "a quadruped learns to run from standstill by the gradient, and is compared with a trot tuned by CMA-ES",
+            "Degrave et al. 2016, quadruped",
+            "gait",
+            options={
+                "method": "trot, trot-wide or network",
+                "physics": "mujoco or rigid; else mujoco",
+                "evaluations": "motions of 8 s",
+            },
+        ),
+        Experiment(
             "robots-table",
             "seconds for 10 s of 1 and of 128 quadrupeds with a neural network in the loop, with and without gradient",
             "Degrave et al. 2016, table of computing times",

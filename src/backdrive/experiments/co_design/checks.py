@@ -6,11 +6,12 @@ import torch
 from torch import Tensor
 
 from ...differences import central, least_error
+from ...trajectory import Trajectory
 from ..gait.controller import Trot
 from ..gait.world import GaitWorld
 from ..run import Run
 from .hardware import MEASURES, measures
-from .motion import Motions, move, start_world
+from .motion import move, nominal_world
 
 SECONDS = 0.3
 STEPS = (3e-6, 1e-5, 3e-5, 1e-4)  # Of the coordinates of the measures.
@@ -27,7 +28,7 @@ def check_gradients(run: Run) -> None:
 
 def gradient_errors(physics: str) -> dict[str, float]:
     """Relative errors of the derivatives of a trot's end with respect to each measure's coordinate, off nominal."""
-    world = start_world(physics, SECONDS)
+    world = nominal_world(physics, SECONDS)
     x = torch.linspace(-0.4, 0.4, len(MEASURES), dtype=torch.float64)[None]
 
     def value(x: Tensor) -> Tensor:
@@ -47,12 +48,12 @@ def gradient_errors(physics: str) -> dict[str, float]:
     return errors
 
 
-def _trot(world: GaitWorld, x: Tensor) -> Motions:
+def _trot(world: GaitWorld, x: Tensor) -> Trajectory:
     return move(world, TROT.targets(world.times()), measures(x))
 
 
-def worth(motions: Motions) -> Tensor:
+def worth(path: Trajectory) -> Tensor:
     """A number to which all of the last state contributes."""
-    q, v = motions.path.last
+    q, v = path.last
     weights = torch.linspace(0.5, 1.5, q.shape[-1], dtype=q.dtype)
     return (weights * q).sum() + 0.1 * (weights[1:] * v).sum()

@@ -12,9 +12,8 @@ from ..run import Run, WrongOption
 from .checks import check_gradients
 from .figures import draw_curves, draw_measures, draw_robots, film
 from .hardware import MEASURES, nominal, total_mass
-from .motion import start_world
+from .motion import nominal_world
 from .parts import METHODS, CoDesignPart, bests, finished, median_training, table
-from .searches import POPULATION
 
 EVALUATIONS, SEEDS = 500, 5
 QUICK_EVALUATIONS, QUICK_SEEDS = 40, 2
@@ -29,13 +28,11 @@ def run(run: Run) -> None:
         except ImportError as error:
             raise ImportError("co-design compares with CMA-ES: pip install 'backdrive[experiments]'") from error
     evaluations = round(run.number("evaluations", QUICK_EVALUATIONS if run.quick else EVALUATIONS))
-    if "cma" in methods and evaluations % POPULATION:
-        raise WrongOption(f"--evaluations must be a multiple of {POPULATION}, CMA-ES's population, got {evaluations}")
     seeds = tuple(range(run.seed, run.seed + (QUICK_SEEDS if run.quick else SEEDS)))
     with one_torch_thread():
         run.record(nominal={"mass_kg": total_mass(nominal()), **{n: m._asdict() for n, m in MEASURES.items()}})
         check_gradients(run)
-        world = start_world()
+        world = nominal_world()
         for method in methods:
             results = CoDesignPart(method, seeds, evaluations).run(run, world)
             if method != "cma":

@@ -13,16 +13,13 @@ from torch import Tensor, nn
 
 from ...adjoints import Truncated
 from ...learn.gradients import ClipCount, descend
+from ..gait.learning import FASTER, HASTE, LEAST_RATE, PATIENCE, RATE, SLOWER, STEEPEST, WINDOW, loss_of
 from ..gait.world import GaitWorld
 from .controller import SymmetricNetwork
-from .hardware import MEASURES
-from .motion import Motions, losses, move_all
+from .hardware import MEASURES, design, measures
+from .motion import Result, move, own_world, results
 
-RATE, HARDWARE_RATE, BETAS = 1e-2, 2e-2, (0.9, 0.99)  # Adam's; rates of weights and of coordinates of measures.
-CUT, CLIP = 400, 3.0  # Steps after which gradients are cut; largest norm of a state's.
-STEEPEST = 1.0  # Largest norm of a gradient of all that is learned.
-AHEAD, FASTER = 0.5, 1.1  # The velocity that is aimed at is the best so far, times this, and this more, m/s.
-PATIENCE, SLOWER = 15, 0.8  # After so many evaluations that are not better, learning returns to the best, slower.
+HARDWARE_RATE, BETAS = 2e-2, (0.9, 0.99)  # Adam's; the rate of the coordinates of measures.
 
 
 class Robot(nn.Module):
@@ -41,6 +38,10 @@ class Robot(nn.Module):
 class Curve:
     """What one seed evaluated, in order, and the best of it."""
 
+    limit: int
+    """Evaluations at most."""
+    seconds: float
+    """Of a motion."""
     speeds: list[float] = field(default_factory=list)
     """Mean velocity over the whole motion, m/s."""
     fell: list[bool] = field(default_factory=list)
@@ -51,12 +52,46 @@ class Curve:
     best_state: dict[str, Tensor] = field(default_factory=dict)
     """The robot's `state_dict` then."""
 
-    def add(self, speed: float, fell: bool, robot: Robot) -> None:
-        self.speeds.append(round(speed, 4))
-        self.fell.append(fell)
-        if not self.best_state or (not fell and speed > self.best):
-            self.best, self.best_at = (0.0 if fell else speed), len(self.speeds)
-            self.best_state = {name: x.detach().clone() for name, x in robot.state_dict().items()}
+    @property
+    def full(self) -> bool:
+        return len(self.speeds) >= self.limit
+
+    def add(self, found: Result, robot: Robot) -> bool:
+        """Note an evaluation, and return whether it is the best so far.
+
+        A robot with new measures that seems to be the best moves again in the world of its own file, and only that
+        motion counts. It is another evaluation.
+        """
+        if not self.best_state:
+            self._keep(robot)
+        if self.full:
+            return False
+        better = self._note(found)
+        if better and bool(robot.hardware.any()):
+            if self.full:
+                return False
+            better = self._note(alone(robot, self.seconds))
+        if better:
+            self.best, self.best_at = self.speeds[-1], len(self.speeds)
+            self._keep(robot)
+        return better
+
+    def _note(self, found: Result) -> bool:
+        self.speeds.append(round(found.speed, 6))
+        self.fell.append(found.fell)
+        return not found.fell and found.speed > self.best
+
+    def _keep(self, robot: Robot) -> None:
+        self.best_state = {name: x.detach().clone() for name, x in robot.state_dict().items()}
+
+
+@torch.no_grad()
+def alone(robot: Robot, seconds: float) -> Result:
+    """The result of a robot in the world of its own file."""
+    values = measures(robot.hardware)
+    world = own_world(values, seconds)
+    path = move(world, robot.network.targets(world.times())[:, None], values[None])
+    return results(world, path, values[None])[0]
 
 
 @dataclass
@@ -68,63 +103,61 @@ class Learned:
     left_out: int = 0
 
 
-def all_motions(world: GaitWorld, robots: Sequence[Robot], differentiable: bool = True) -> Motions:
-    hardware = torch.stack([robot.hardware for robot in robots])
-    adjoint, clip = (Truncated(CUT), CLIP) if differentiable else (None, None)
-    return move_all(world, [robot.network for robot in robots], hardware, adjoint, clip)
-
-
 class Learner:
-    """Learns one robot by Adam. It aims at a velocity somewhat above that of its best motion, and returns to it, with
-    a lower rate, when it has not found a better one for some time."""
+    """Learns one robot by Adam, as `gait` does: it aims somewhat above the speed of the best motion, and returns to
+    that, with a lower rate, when it has not found a better one for some time."""
 
-    def __init__(self, robot: Robot) -> None:
-        self.robot, self.curve, self.counts = robot, Curve(), ClipCount()
+    def __init__(self, robot: Robot, curve: Curve) -> None:
+        self.robot, self.curve, self.counts = robot, curve, ClipCount()
         groups: list[dict[str, Any]] = [{"params": list(robot.network.parameters())}]
         if robot.hardware.requires_grad:
             groups.append({"params": [robot.hardware], "lr": HARDWARE_RATE})
         self.adam = torch.optim.Adam(groups, RATE, BETAS)
+        self._first = [group["lr"] for group in self.adam.param_groups]
         self._best_adam = deepcopy(self.adam.state_dict())
-        self._stalled = 0
+        self._waited, self._share = 0, 1.0
 
     @property
-    def target(self) -> float:
-        """Velocity that is aimed at, m/s."""
-        return FASTER * self.curve.best + AHEAD
+    def aim(self) -> float:
+        """m/s."""
+        return FASTER * self.curve.best + HASTE
 
-    def note(self, speed: float, fell: bool) -> None:
+    def note(self, found: Result) -> None:
         """An evaluation of the robot as it is."""
-        self.curve.add(speed, fell, self.robot)
-        self._stalled += 1
-        if self.curve.best_at == len(self.curve.speeds):
-            self._stalled, self._best_adam = 0, deepcopy(self.adam.state_dict())
+        if self.curve.add(found, self.robot):
+            self._waited, self._best_adam = 0, deepcopy(self.adam.state_dict())
+        else:
+            self._waited += 1
 
     def update(self) -> None:
-        descend(self.robot, self.adam, STEEPEST, self.counts)
-        if self._stalled >= PATIENCE:
-            rates = [SLOWER * group["lr"] for group in self.adam.param_groups]
-            self.robot.load_state_dict(self.curve.best_state)
-            self.adam.load_state_dict(self._best_adam)
-            for group, rate in zip(self.adam.param_groups, rates, strict=True):
-                group["lr"] = rate
-            self._stalled = 0
+        """A step along the gradient, or the return to the best."""
+        if self._waited < PATIENCE or self.curve.best_at == 0:
+            descend(self.robot, self.adam, STEEPEST, self.counts)
+            return
+        self.robot.load_state_dict(self.curve.best_state)
+        self.adam.load_state_dict(deepcopy(self._best_adam))
+        self._waited, self._share = 0, max(LEAST_RATE, SLOWER * self._share)
+        for group, first in zip(self.adam.param_groups, self._first, strict=True):
+            group["lr"] = self._share * first
 
 
 def learn(world: GaitWorld, robots: Sequence[Robot], evaluations: int, advance: Callable[[int], None]) -> Learned:
-    """Update robots by the gradient. An evaluation is one motion and its gradient. The robots do not know of each
-    other; they are simulated at once."""
-    learners = [Learner(robot) for robot in robots]
+    """Update robots by the gradient. An evaluation is one motion, and its gradient if it is an update's. The robots do
+    not know of each other; they are simulated at once."""
+    learners = [Learner(robot, Curve(evaluations, world.seconds)) for robot in robots]
+    adjoint = Truncated(round(WINDOW / world.simulator.dt))
     began = time.process_time()
-    for k in range(evaluations):
-        advance(k)
-        motions = all_motions(world, robots)
-        targets = torch.tensor([learner.target for learner in learners], dtype=world.simulator.dtype)
+    while any(not learner.curve.full for learner in learners):
+        advance(min(len(learner.curve.speeds) for learner in learners))
+        values = measures(torch.stack([robot.hardware for robot in robots]))
+        targets = torch.stack([robot.network.targets(world.times()) for robot in robots], 1)
+        path = move(world, targets, values, adjoint)
+        aims = torch.tensor([learner.aim for learner in learners], dtype=values.dtype)
         for learner in learners:
             learner.adam.zero_grad()
-        losses(motions, targets, world.simulator.dt).sum().backward()
-        results = zip(motions.speeds(world.seconds).tolist(), motions.fallen()[-1].tolist(), strict=True)
-        for learner, (speed, fell) in zip(learners, results, strict=True):
-            learner.note(speed, fell)
+        loss_of(world, path, aims, design(values.detach().T)).sum().backward()
+        for learner, found in zip(learners, results(world, path, values), strict=True):
+            learner.note(found)
             learner.update()
     advance(evaluations)
     left_out = sum(learner.counts.not_finite for learner in learners)

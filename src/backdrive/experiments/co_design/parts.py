@@ -75,7 +75,7 @@ class CoDesignPart:
         return {
             "seed": seed, "best_m_s": curve.best, "best_at": curve.best_at, "falls": sum(curve.fell),
             "measures": dict(zip(MEASURES, values.tolist(), strict=True)), "mass_kg": total_mass(design(values)),
-            "frequency_hz": float(robot.network.frequency.detach()), "in_mujoco": in_mujoco(world, robot),
+            "in_mujoco": in_mujoco(robot, world.seconds),
             "set_back": set_back(world, robot) if self.method != "controller" else None,
             "state": {name: x.tolist() for name, x in robot.state_dict().items()},
             "curve": {"speeds": curve.speeds, "fell": curve.fell},

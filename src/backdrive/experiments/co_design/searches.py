@@ -12,16 +12,18 @@ import torch
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gait.world import GaitWorld
-from .learning import Curve, Learned, Robot, all_motions
+from .hardware import measures
+from .learning import Curve, Learned, Robot
+from .motion import Result, move, results
 
-POPULATION = 20  # cma's default for 502 unknowns is 22; 20 divides 500 evaluations.
+POPULATION = 20  # cma's default for 501 unknowns is 22.
 SIGMA = 0.1  # Initial standard deviation.
 
 
 def search(
     world: GaitWorld, robots: Sequence[Robot], seeds: Sequence[int], evaluations: int, advance: Callable[[int], None]
 ) -> Learned:
-    """Search from each robot on its own, for the longest way before a fall. All candidates are simulated at once."""
+    """Search from each robot on its own, for the longest way before a fall. Candidates are simulated at once."""
     import cma  # An optional dependency.
 
     strategies = []
@@ -33,23 +35,27 @@ def search(
         }  # fmt: skip
         first = parameters_to_vector(robot.learned()).detach().numpy()
         strategies.append(cma.CMAEvolutionStrategy(first, SIGMA, options))
-    curves = [Curve() for _ in robots]
+    curves = [Curve(evaluations, world.seconds) for _ in robots]
     began = time.process_time()
-    for done in range(0, evaluations, POPULATION):
-        advance(done)
-        asked = [strategy.ask() for strategy in strategies]
-        candidates = [[_with(robot, x) for x in xs] for robot, xs in zip(robots, asked, strict=True)]
-        everyone = [robot for group in candidates for robot in group]
-        with torch.no_grad():
-            motions = all_motions(world, everyone, differentiable=False)
-        results = zip(motions.speeds(world.seconds).tolist(), motions.fallen()[-1].tolist(), strict=True)
-        for k, (speed, fell) in enumerate(results):
-            curves[k // POPULATION].add(speed, fell, everyone[k])
-        values = (-motions.distances()).nan_to_num(nan=0.0).view(len(robots), -1).tolist()
-        for strategy, xs, found in zip(strategies, asked, values, strict=True):
-            strategy.tell(xs, found)
+    while any(not curve.full for curve in curves):
+        advance(min(len(curve.speeds) for curve in curves))
+        for robot, strategy, curve in zip(robots, strategies, curves, strict=True):
+            asked = strategy.ask()
+            candidates = [_with(robot, x) for x in asked]
+            found = evaluate(world, candidates)
+            for one, candidate in zip(found, candidates, strict=True):
+                curve.add(one, candidate)
+            strategy.tell(asked, [-one.distance for one in found])
     advance(evaluations)
     return Learned(curves, time.process_time() - began)
+
+
+@torch.no_grad()
+def evaluate(world: GaitWorld, robots: Sequence[Robot]) -> Sequence[Result]:
+    """The results of robots, simulated at once."""
+    values = measures(torch.stack([robot.hardware for robot in robots]))
+    targets = torch.stack([robot.network.targets(world.times()) for robot in robots], 1)
+    return results(world, move(world, targets, values), values)
 
 
 def _with(robot: Robot, x: np.ndarray) -> Robot:

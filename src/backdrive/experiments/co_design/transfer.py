@@ -6,57 +6,53 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from ..gait.world import DT, GaitWorld, mjcf
-from .hardware import MEASURES, design, measures
+from ..gait.world import SECONDS, GaitWorld, fallen, mjcf
+from .hardware import MEASURES, measures
 from .learning import Robot
-from .motion import GROUND, HEADROOM, move, standing
+from .motion import move, own_world, results
 
 
 @torch.no_grad()
-def in_mujoco(world: GaitWorld, robot: Robot) -> dict[str, Any]:
-    """The motion of the robot's MJCF file by ``mj_step``: its speed (m/s), whether it falls, and for how long it stays
-    within 1 mm of the motion here (s)."""
+def in_mujoco(robot: Robot, seconds: float = SECONDS) -> dict[str, Any]:
+    """The motion of the robot's MJCF file by ``mj_step``: its speed (m/s), whether it falls, and for how long the trunk
+    stays within 1 mm of the motion here (s)."""
     import mujoco
 
     values = measures(robot.hardware)
-    d, targets = design(values), robot.network.targets(world.times())
+    world = own_world(values, seconds)
+    targets = robot.network.targets(world.times())
     here = move(world, targets[:, None], values[None])
-    model = mujoco.MjModel.from_xml_string(mjcf(d))
+    model = mujoco.MjModel.from_xml_string(mjcf(world.design))
     data = mujoco.MjData(model)
-    start = standing(world, d)
-    data.qpos[:], data.qvel[:] = start.q.numpy(), start.v.numpy()
-    states, fallen = [data.qpos.copy()], False
-    trunk = model.geom("trunk").id
-    for control in (float(d.gear) * targets).numpy():
+    data.qpos[:], data.qvel[:] = (x[0, 0].numpy() for x in (here.q, here.v))
+    states = [data.qpos.copy()]
+    for control in (float(world.design.gear) * targets).numpy():
         data.ctrl[:] = control
         mujoco.mj_step(model, data)
         states.append(data.qpos.copy())
-        w, x, y, z = data.qpos[3:7]
-        axes = np.array([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)])
-        lowest = data.qpos[2] - np.abs(axes) @ model.geom_size[trunk]
-        fallen = fallen or bool(lowest < GROUND or axes[2] < HEADROOM)
     there = torch.as_tensor(np.array(states))
-    apart = (there - here.path.q[:, 0])[:, :3].norm(dim=-1)
-    same = int((apart > 1e-3).nonzero()[0]) if bool((apart > 1e-3).any()) else len(apart) - 1
+    apart = (there - here.q[:, 0])[:, :3].norm(dim=-1) > 1e-3
+    same = int(apart.nonzero()[0]) - 1 if bool(apart.any()) else len(apart) - 1
+    mine = results(world, here, values[None])[0]
     return {
-        "speed_m_s": float(there[-1, 0] - there[0, 0]) / world.seconds, "falls": fallen,
-        "speed_here_m_s": float(here.speeds(world.seconds)), "falls_here": bool(here.fallen()[-1]),
-        "seconds_within_1_mm": same * DT,
+        "speed_m_s": float(there[-1, 0] - there[0, 0]) / seconds,
+        "falls": bool(fallen(world, there)[-1]),
+        "speed_here_m_s": mine.speed, "falls_here": mine.fell, "seconds_within_1_mm": same * world.simulator.dt,
     }  # fmt: skip
 
 
 @torch.no_grad()
 def set_back(world: GaitWorld, robot: Robot) -> dict[str, dict[str, Any]]:
-    """The same controller with the nominal measure in place of the learned one, for each measure, and for all."""
+    """The same controller with the nominal measure in place of the learned one, for each measure, and for all.
+
+    world: of the nominal robot.
+    """
     learned, targets = measures(robot.hardware), robot.network.targets(world.times())
-    first = torch.stack([learned.new_tensor(m.nominal) for m in MEASURES.values()])
+    first = measures(torch.zeros_like(robot.hardware))
     rows = [torch.where(torch.arange(len(first)) == k, first, learned) for k in range(len(first))]
-    return _compared(world, targets, [*MEASURES, "all"], [*rows, first])
-
-
-def _compared(world: GaitWorld, targets: Tensor, names: list[str], rows: list[Tensor]) -> dict[str, dict[str, Any]]:
-    motions = move(world, targets[:, None].expand(-1, len(rows), -1), torch.stack(rows))
-    results = zip(names, motions.speeds(world.seconds).tolist(), motions.fallen()[-1].tolist(), strict=True)
-    return {name: {"speed_m_s": speed, "falls": fell} for name, speed, fell in results}
+    values = torch.stack([*rows, first])
+    path = move(world, targets[:, None].expand(-1, len(values), -1), values)
+    found = results(world, path, values)
+    names = [*MEASURES, "all"]
+    return {n: {"speed_m_s": x.speed, "falls": x.fell} for n, x in zip(names, found, strict=True)}

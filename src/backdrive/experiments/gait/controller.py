@@ -12,8 +12,8 @@ from .world import LEGS, STANCE
 
 HIDDEN = 32
 REACH = (0.3, 0.8, 0.9)  # Largest deviation of a network's targets from the stance, for abduction, hip and knee, rad.
-CALM = 0.1  # Scale of the last layer's first weights: without training, the robot hardly moves.
-FIRST_FREQUENCY = 2.0  # Of a network's sine before training, Hz.
+CALM = 0.5  # Scale of the last layer's first weights.
+FREQUENCY = 6.0  # Of a network's sine, Hz.
 
 
 class Trot(NamedTuple):
@@ -53,12 +53,15 @@ class Trot(NamedTuple):
 class PeriodicNetwork(nn.Module):
     """A network of one hidden layer from sine and cosine of a phase to the joints' target angles.
 
-    It does not observe the robot: all targets of a motion are known before it starts. The frequency is learned, too.
+    It does not observe the robot: all targets of a motion are known before it starts.
     """
 
-    def __init__(self, generator: torch.Generator, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN) -> None:
+    def __init__(
+        self, generator: torch.Generator, dtype: torch.dtype = torch.float64, hidden: int = HIDDEN,
+        frequency: float = FREQUENCY,
+    ) -> None:  # fmt: skip
         super().__init__()
-        self.log_frequency = nn.Parameter(torch.tensor(math.log(FIRST_FREQUENCY), dtype=dtype))
+        self.frequency = frequency
         sizes = ((2, hidden), (hidden, len(LEGS) * len(STANCE)))
         self.first, self.last = (nn.utils.skip_init(nn.Linear, n, m, dtype=dtype) for n, m in sizes)
         self.register_buffer("stance", torch.tensor(STANCE * len(LEGS), dtype=dtype), persistent=False)
@@ -68,11 +71,6 @@ class PeriodicNetwork(nn.Module):
                 for x in layer.parameters():
                     most = scale / math.sqrt(layer.in_features)
                     x.uniform_(-most, most, generator=generator)
-
-    @property
-    def frequency(self) -> Tensor:
-        """Hz."""
-        return self.log_frequency.exp()
 
     def targets(self, times: Tensor) -> Tensor:
         """Target angles of the joints, [T, nu], at times [T], rad."""

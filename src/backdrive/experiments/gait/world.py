@@ -28,7 +28,7 @@ JOINTS = ("abduction", "hip", "knee")
 STANCE = (0.0, 0.7, -1.4)  # Joint angles of a standing leg, rad: the foot is below the hip.
 RANGES = ((-0.8, 0.8), (-1.0, 2.4), (-2.6, -0.3))  # Of the joints, rad.
 RADIUS = 0.018  # Of thighs and shanks, m.
-HEADROOM = 0.5  # The trunk's upward axis is never below this cosine, and its corners never on the floor, in a gait.
+TOUCHING = 0.01  # A trunk whose lowest corner is below this height counts as fallen, m.
 
 Number = float | Tensor
 
@@ -339,3 +339,41 @@ def speed(path: Trajectory, seconds: float) -> Tensor:
 def upright(q: Tensor) -> Tensor:
     """Cosine of the trunk's tilt, [...], for q [..., nq]."""
     return 1.0 - 2.0 * (q[..., 4].square() + q[..., 5].square())
+
+
+def ahead(q: Tensor) -> Tensor:
+    """Cosine of the angle between the trunk's long axis and the x axis, [...], for q [..., nq]."""
+    return 1.0 - 2.0 * (q[..., 5].square() + q[..., 6].square())
+
+
+def lowest_corner(world: GaitWorld, q: Tensor, design: Design | None = None) -> Tensor:
+    """Height of the trunk's lowest corner above the floor, [...], m, for q [..., nq]. design: of the robot, if not that
+    of the world; its measures may be those of several robots."""
+    d, (w, x, y, z) = world.design if design is None else design, q[..., 3:7].unbind(-1)
+    row = (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), upright(q))
+    size = (d.trunk_length, d.trunk_width, d.trunk_height)
+    below = [0.5 * length * (part.square() + 1e-6).sqrt() for part, length in zip(row, size, strict=True)]
+    return q[..., 2] - below[0] - below[1] - below[2]
+
+
+@torch.no_grad()
+def fallen(world: GaitWorld, q: Tensor, design: Design | None = None) -> Tensor:
+    """Whether the trunk has touched the floor up to each time, bool [T+1, ...], for q [T+1, ..., nq]. design: as
+    `lowest_corner` has it."""
+    return (lowest_corner(world, q, design) < TOUCHING).cumsum(0) > 0
+
+
+def torques(world: GaitWorld, q: Tensor, v: Tensor, targets: Tensor) -> Tensor:
+    """Torques of the servos at the joints, [..., nu], N m. targets: angles of the joints [..., nu], rad."""
+    d = world.design
+    most = torch.tensor(d.torques * len(LEGS), dtype=q.dtype)
+    force = d.kp * d.gear * (targets - q[..., 7:]) - d.kv * d.gear * v[..., 6:]
+    return d.gear * torch.minimum(torch.maximum(force, -most), most)
+
+
+@torch.no_grad()
+def energy_per_metre(world: GaitWorld, path: Trajectory, targets: Tensor) -> float:
+    """Positive mechanical work of the motors for a metre along x, J/m: a brake gives nothing back."""
+    power = torques(world, path.q[:-1], path.v[:-1], targets) * path.v[:-1, ..., 6:]
+    distance = float(path.last.q[..., 0] - path.q[0, ..., 0])
+    return float(power.clamp(min=0.0).sum()) * world.simulator.dt / distance

@@ -1,0 +1,93 @@
+"""Learning by the gradient of one motion of 8 s after another."""
+
+from __future__ import annotations
+
+import copy
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from ...adjoints import Truncated
+from ...trajectory import Trajectory
+from .controller import PeriodicNetwork
+from .world import Design, GaitWorld, ahead, fallen, lowest_corner, speed, upright
+
+EVALUATIONS = 500  # The paper's: motions of 8 s with their gradients.
+RATE, LEAST_RATE, SLOWER = 5e-3, 0.15, 0.8  # Adam's; the least factor of it, and by how much a return reduces it.
+PATIENCE = 12  # Evaluations without a faster motion after which learning returns to the fastest.
+STEEPEST = 1.0  # Largest norm of the gradient.
+WINDOW = 0.28  # Gradients go back over at most this time, s.
+FASTER, HASTE = 1.1, 1.0  # The aim is so many times the best speed, plus so much, m/s.
+CLEARANCE, LOW, TILT, TURN = 0.2, 10.0, 3.0, 3.0  # Of the trunk's corners, m; weights of what keeps it level.
+AFTER = 0.3  # A fallen robot's motion counts for so long, s.
+
+
+@dataclass
+class SpeedCurve:
+    """Each evaluation's speed over 8 s, m/s, and whether the robot fell; seconds up to it."""
+
+    speed: list[float] = field(default_factory=list)
+    fell: list[bool] = field(default_factory=list)
+    cpu_seconds: list[float] = field(default_factory=list)
+
+    def best(self) -> list[float]:
+        """The largest speed without a fall up to each evaluation; 0 before the first."""
+        best, found = 0.0, []
+        for v, fell in zip(self.speed, self.fell, strict=True):
+            best = best if fell else max(best, v)
+            found.append(best)
+        return found
+
+
+def loss_of(world: GaitWorld, path: Trajectory, aim: float | Tensor, design: Design | None = None) -> Tensor:
+    """The mean over the motion, up to shortly after a fall, of (v - aim)²/(2 aim) and of what keeps the trunk level;
+    of a batch of robots, [B], for one aim or [B], m/s. design: as `lowest_corner` has it."""
+    q, v = path.q, path.v[..., 0]
+    late = round(AFTER / world.simulator.dt)
+    up = ~fallen(world, q, design)
+    counts = torch.cat([torch.ones_like(up[:late]), up[:-late]])[: len(up)].to(q.dtype)
+    low = (CLEARANCE - lowest_corner(world, q, design)).clamp(min=0.0)
+    each = (v - aim).square() / (2.0 * aim) + LOW * low + TILT * (1.0 - upright(q)) + TURN * (1.0 - ahead(q))
+    return (each * counts).sum(0) / counts.sum(0)
+
+
+def learn(
+    world: GaitWorld, network: PeriodicNetwork, evaluations: int, advance: Callable[[int], None],
+    window: float | None = WINDOW, clip: float | None = None,
+) -> SpeedCurve:  # fmt: skip
+    """Update the network by Adam; it becomes the one with the fastest motion without a fall.
+
+    An evaluation is one motion and its gradient. Learning returns to the fastest motion after `PATIENCE` evaluations
+    that were not faster. window: s, None for gradients that go back to the start. clip: as `Simulator.rollout` has it.
+    """
+    adam = torch.optim.Adam(network.parameters(), RATE, betas=(0.9, 0.99))
+    adjoint = None if window is None else Truncated(round(window / world.simulator.dt))
+    curve, best, kept, waited, began = SpeedCurve(), 0.0, None, 0, time.process_time()
+    times = world.times()
+    for k in range(evaluations):
+        advance(k)
+        before = copy.deepcopy((network.state_dict(), adam.state_dict()))
+        path = world.move(network.targets(times), adjoint=adjoint, clip=clip)
+        adam.zero_grad()
+        loss_of(world, path, FASTER * best + HASTE).backward()
+        reached, fell = float(speed(path, world.seconds).detach()), bool(fallen(world, path.q)[-1])
+        if not fell and reached > best:
+            best, kept, waited = reached, before, 0
+        else:
+            waited += 1
+        curve.speed.append(reached)
+        curve.fell.append(fell)
+        if waited >= PATIENCE and kept is not None:
+            rate = max(LEAST_RATE * RATE, SLOWER * adam.param_groups[0]["lr"])
+            network.load_state_dict(kept[0])
+            adam.load_state_dict(copy.deepcopy(kept[1]))
+            adam.param_groups[0]["lr"], waited = rate, 0
+        elif bool(torch.isfinite(torch.nn.utils.clip_grad_norm_(network.parameters(), STEEPEST))):
+            adam.step()
+        curve.cpu_seconds.append(round(time.process_time() - began, 3))
+    if kept is not None:
+        network.load_state_dict(kept[0])
+    return curve
