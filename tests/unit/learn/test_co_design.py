@@ -16,12 +16,13 @@ from backdrive.experiments.co_design import experiment
 from backdrive.experiments.co_design.checks import TROT, gradient_errors
 from backdrive.experiments.co_design.controller import SymmetricNetwork
 from backdrive.experiments.co_design.hardware import FRICTION, MEASURES, TORQUE_LOSS, design, measures, nominal
-from backdrive.experiments.co_design.learning import Curve, learn
-from backdrive.experiments.co_design.motion import clearance, fallen, losses, move, standing, start_world
+from backdrive.experiments.co_design.learning import Curve, alone, learn
+from backdrive.experiments.co_design.motion import Result, move, nominal_world, results
 from backdrive.experiments.co_design.parts import finished, first_robot, learned_robot, table
 from backdrive.experiments.co_design.searches import POPULATION, search
 from backdrive.experiments.co_design.transfer import in_mujoco, set_back
-from backdrive.experiments.gait.world import GaitWorld, mjcf, parameters
+from backdrive.experiments.gait.learning import loss_of
+from backdrive.experiments.gait.world import GaitWorld, fallen, lowest_corner, mjcf, parameters, quadruped
 
 matplotlib.use("Agg")
 
@@ -30,7 +31,7 @@ SOME = torch.linspace(-1.0, 1.0, len(MEASURES), dtype=torch.float64)
 
 @pytest.fixture(scope="module")
 def world() -> GaitWorld:
-    return start_world(seconds=0.2)
+    return nominal_world(seconds=0.2)
 
 
 def test_measures_are_nominal_at_zero_and_keep_their_bounds():
@@ -67,17 +68,29 @@ def test_joints_have_the_torque_and_the_loss_of_geared_motors():
     assert np.allclose(model.dof_damping[6:], FRICTION + TORQUE_LOSS * gear**2)
 
 
-@pytest.mark.parametrize("physics", ["mujoco", "rigid"])
-def test_parameters_are_those_of_the_robots_own_file(physics):
-    """Robots of different measures, simulated at once, move as each of them does in a world built of its design."""
-    world = start_world(physics, 0.2)
-    values = measures(torch.stack([SOME, -SOME, 0.0 * SOME]))
+def test_parameters_are_those_of_the_robots_own_file(world):
+    for row in measures(torch.stack([SOME, -SOME])):
+        own, found = quadruped(design(row)), parameters(world, design(row))
+        for name, value in found.items():
+            assert torch.allclose(value, own.parameter(name), rtol=1e-12, atol=1e-12), name
+        for info in own.parameters():  # The reference of a free joint does nothing.
+            if info.name not in {*found, "reference"}:
+                assert torch.equal(own.parameter(info.name), world.model.parameter(info.name)), info.name
+
+
+def test_in_mujocos_physics_only_the_scale_of_softness_stays_nominal(world):
+    """MuJoCo with the scale (``invweight0``) of the nominal robot's file moves as robots do here."""
+    row = measures(SOME)
     targets = TROT.targets(world.times())
-    together = move(world, targets.expand(-1, 3, -1), values)
-    for k, row in enumerate(values):
-        own = GaitWorld(design(row), physics=physics, seconds=0.2)
-        alone = own.move(targets[:, 0], standing(own, design(row)))
-        assert torch.allclose(together.path.q[:, k], alone.q, atol=1e-9)
+    here = move(world, targets, row[None]).q[:, 0]
+    model, first = (mujoco.MjModel.from_xml_string(mjcf(d)) for d in (design(row), nominal()))
+    model.body_invweight0[:], model.dof_invweight0[:] = first.body_invweight0, first.dof_invweight0
+    data = mujoco.MjData(model)
+    data.qpos[:] = here[0]
+    for control in (float(design(row).gear) * targets[:, 0]).numpy():
+        data.ctrl[:] = control
+        mujoco.mj_step(model, data)
+    assert torch.allclose(here[-1], torch.from_numpy(data.qpos), atol=1e-9)
 
 
 @pytest.mark.parametrize("physics", ["mujoco", "rigid"])
@@ -88,7 +101,7 @@ def test_the_gradient_of_every_measure_agrees_with_differences(physics):
 
 
 def test_the_gradient_of_masses_and_of_all_that_follows_reaches_the_measures():
-    world = start_world(seconds=0.004)
+    world = nominal_world(seconds=0.004)
     x = SOME.clone().requires_grad_()
     for name, value in parameters(world, design(measures(x))).items():
         (gradient,) = torch.autograd.grad(value.sum(), x, retain_graph=True, allow_unused=True)
@@ -97,11 +110,10 @@ def test_the_gradient_of_masses_and_of_all_that_follows_reaches_the_measures():
 
 def test_right_legs_do_what_left_legs_do_half_a_period_later():
     network = SymmetricNetwork(torch.Generator().manual_seed(3))
-    assert float(network.frequency) == pytest.approx(4.0)
-    times = torch.linspace(0.0, 0.25, 26, dtype=torch.float64)
+    times = torch.linspace(0.0, 1.0 / network.frequency, 26, dtype=torch.float64)
     with torch.no_grad():
         network.last.bias.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(4))
-        now, later = (network.targets(times + t).view(26, 4, 3) for t in (0.0, 0.125))
+        now, later = (network.targets(times + t).view(26, 4, 3) for t in (0.0, 0.5 / network.frequency))
     assert now.std(0).min() > 1e-3
     for left, right in ((0, 1), (2, 3)):  # FL, FR, RL, RR
         assert torch.allclose(now[:, right, 1:], later[:, left, 1:], atol=1e-12)
@@ -109,30 +121,58 @@ def test_right_legs_do_what_left_legs_do_half_a_period_later():
         assert torch.allclose(now[:, left, 1:], later[:, right, 1:], atol=1e-12)
 
 
-def test_falls_are_seen_and_stay():
-    values = measures(torch.zeros(1, 9, dtype=torch.float64))
-    q = torch.zeros(5, 1, 19, dtype=torch.float64)
+def test_falls_are_those_of_each_robots_own_trunk(world):
+    values = measures(torch.stack([0.0 * SOME, SOME]))
+    lengths = [float(row[0]) for row in values]
+    q = torch.zeros(5, 2, 19, dtype=torch.float64)
     q[..., 2], q[..., 3] = 0.3, 1.0
-    height = nominal().trunk_height
-    assert torch.allclose(clearance(q, values), torch.tensor(0.3 - height / 2, dtype=torch.float64), atol=5e-4)
-    assert not fallen(q, values).any()
-    low, tilted, pitched = q.clone(), q.clone(), q.clone()
-    low[2, 0, 2] = height / 2 + 0.005
-    tilted[2, 0, 2], tilted[2, 0, 3:5] = 3.0, torch.tensor([math.cos(0.53), math.sin(0.53)])  # 61 degrees
-    pitched[2, 0, 3], pitched[2, 0, 5], pitched[2, 0, 2] = math.cos(0.4), math.sin(0.4), 0.19
-    for one in (low, tilted, pitched):
-        assert fallen(one, values)[:, 0].tolist() == [False, False, True, True, True]
-    pitched[2, 0, 2] = 0.22  # A corner is 0.5 (0.44 sin 0.8 + 0.11 cos 0.8) = 0.196 m below the center.
-    assert not fallen(pitched, values).any()
+    q[2, :, 3], q[2, :, 5] = math.cos(0.3), math.sin(0.3)
+    lowest = lowest_corner(world, q, design(values.T))
+    for k, length in enumerate(lengths):
+        below = 0.5 * (length * math.sin(0.6) + nominal().trunk_height * math.cos(0.6))
+        assert float(lowest[2, k]) == pytest.approx(0.3 - below, abs=5e-4)
+    q[2, :, 2] -= lowest[2].mean() - 0.01  # Between those of the two.
+    longer = lengths[1] > lengths[0]
+    assert fallen(world, q, design(values.T)).tolist() == [[False, False]] * 2 + [[not longer, longer]] * 3
 
 
-def test_the_loss_is_that_of_posture_and_speed(world):
-    """Standing robots: the distance of their velocity from the target alone, which is smoothed below 0.1 m/s."""
+def test_results_are_speed_and_the_way_before_a_fall(world):
     values = measures(torch.zeros(2, 9, dtype=torch.float64))
-    still = move(world, world.stance.expand(world.steps, 2, -1), values)
-    targets = torch.tensor([0.0, 3.0], dtype=torch.float64)
-    expected = (targets.square() + 0.01).sqrt().tolist()
-    assert losses(still, targets, world.simulator.dt).tolist() == pytest.approx(expected, rel=0.02)
+    robot = first_robot(0, "co-design")
+    with torch.no_grad():
+        targets = robot.network.targets(world.times())
+        path = move(world, torch.stack([targets, torch.full_like(targets, 3.0)], 1), values)
+    upright, other = results(world, path, values)
+    assert not upright.fell and upright.speed == pytest.approx(float(path.q[-1, 0, 0]) / 0.2)
+    assert upright.distance == pytest.approx(float(path.q[-1, 0, 0]))
+    down = fallen(world, path.q)[:, 1]
+    assert other.fell == bool(down[-1])
+    assert other.distance == pytest.approx(float(path.q[int((~down).sum()) - 1, 1, 0]))
+
+
+def test_losses_of_robots_at_once_are_those_of_each_alone(world):
+    values = measures(torch.stack([0.0 * SOME, SOME]))
+    targets = first_robot(0, "co-design").network.targets(world.times()).detach()
+    aims = torch.tensor([1.0, 3.0], dtype=torch.float64)
+    both = loss_of(world, move(world, targets[:, None].expand(-1, 2, -1), values), aims, design(values.T))
+    for k, row in enumerate(values):
+        path = move(world, targets[:, None], row[None])
+        assert float(both[k]) == pytest.approx(float(loss_of(world, path, float(aims[k]), design(row))), rel=1e-12)
+
+
+def test_only_motions_of_the_robots_own_file_are_the_best(world):
+    robot = first_robot(0, "co-design")
+    curve = Curve(3, 0.2)
+    assert not curve.add(Result(5.0, True, 1.0), robot) and curve.best == 0.0  # A fall.
+    with torch.no_grad():
+        robot.hardware.copy_(SOME)
+    own = alone(robot, 0.2)
+    assert curve.add(Result(5.0, False, 1.0), robot) == (own.speed > 0.0 and not own.fell)
+    assert curve.best == pytest.approx(max(own.speed, 0.0), abs=1e-6) and curve.speeds[1] == 5.0 and curve.full
+    assert not curve.add(Result(9.0, False, 1.0), robot) and len(curve.speeds) == 3
+    nominal_one = first_robot(0, "controller")
+    other = Curve(3, 0.2)
+    assert other.add(Result(5.0, False, 1.0), nominal_one) and other.best == 5.0  # Its file is that of the world.
 
 
 def test_learning_is_repeatable_and_leaves_hardware_alone_if_asked(world):
@@ -173,7 +213,7 @@ def test_mujoco_moves_the_learned_robot_in_the_same_way(world):
     with torch.no_grad():
         robot.hardware.copy_(SOME)
         robot.network.last.bias.add_(0.2)
-    found = in_mujoco(world, robot)
+    found = in_mujoco(robot, 0.2)
     assert found["seconds_within_1_mm"] == pytest.approx(0.2) and not found["falls"]
     assert found["speed_m_s"] == pytest.approx(found["speed_here_m_s"], abs=1e-6) and found["speed_m_s"] != 0.0
 
@@ -191,9 +231,7 @@ def test_measures_are_set_back_one_by_one(world):
 
 
 def test_wrong_options_are_refused(tmp_path):
-    for options, words in (
-        ({"method": "codesign"}, "co-design"), ({"evaluations": "30"}, "multiple of 20"), ({"evaluations": "-1"}, "> 0")
-    ):  # fmt: skip
+    for options, words in (({"method": "codesign"}, "co-design"), ({"evaluations": "-1"}, "> 0")):
         with pytest.raises(WrongOption, match=words):
             experiments.find("co-design").run(Run(tmp_path, quick=True, options=options))
 
@@ -208,14 +246,14 @@ def test_the_experiment(tmp_path, monkeypatch):
         assert max(errors.values()) < 1e-6
     rows = done.results["table"]
     assert [row["method"] for row in rows] == ["controller", "co-design", "cma"]
-    assert [row["unknowns"] for row in rows] == [493, 502, 502]
+    assert [row["unknowns"] for row in rows] == [492, 501, 501]
     assert table(finished(tmp_path)) == json.loads(json.dumps(rows))
     before = {name: m.nominal for name, m in MEASURES.items()}
-    for results in finished(tmp_path):
-        for training in results["trainings"]:
-            robot = learned_robot(results["method"], training)
+    for part in finished(tmp_path):
+        for training in part["trainings"]:
+            robot = learned_robot(part["method"], training)
             assert measures(robot.hardware).tolist() == pytest.approx(list(training["measures"].values()), rel=1e-12)
-            if results["method"] == "controller":
+            if part["method"] == "controller":
                 assert training["measures"] == pytest.approx(before)
     again = quick_run("co-design", tmp_path)
     assert sum("is finished already" in line for line in again.lines) == 3
