@@ -109,7 +109,7 @@ def test_the_gradient_of_masses_and_of_all_that_follows_reaches_the_measures():
 
 
 def test_right_legs_do_what_left_legs_do_half_a_period_later():
-    network = SymmetricNetwork(torch.Generator().manual_seed(3))
+    network = SymmetricNetwork(torch.Generator().manual_seed(3), frequency=4.0)
     times = torch.linspace(0.0, 1.0 / network.frequency, 26, dtype=torch.float64)
     with torch.no_grad():
         network.last.bias.uniform_(-1.0, 1.0, generator=torch.Generator().manual_seed(4))

@@ -11,7 +11,6 @@ from ... import view
 from ..gait.world import GaitWorld
 from ..run import Run
 from .hardware import MEASURES, design, measures, nominal
-from .motion import standing
 from .parts import METHODS, learned_robot, median_training
 
 
@@ -73,7 +72,7 @@ def draw_robots(run: Run, found: list[dict[str, Any]]) -> None:
     figure, columns = plt.subplots(1, 2, figsize=(10, 3.9), layout="constrained")
     for axes, title, d in zip(columns, ("before", "after"), (nominal(), after), strict=True):
         world = GaitWorld(d)
-        axes.imshow(view.picture(world.model, standing(world, d)))
+        axes.imshow(view.picture(world.model, world.start()))
         axes.set_title(f"{title} (seed {training['seed']})" if title == "after" else title)
         axes.set_axis_off()
     run.figure("robots", figure)
@@ -86,7 +85,7 @@ def film(run: Run, results: dict[str, Any], seconds: float) -> None:
     with torch.no_grad():
         d = design(measures(robot.hardware))
         world = GaitWorld(d, seconds=seconds)
-        path = world.move(robot.network.targets(world.times()), standing(world, d))
+        path = world.move(robot.network.targets(world.times()), world.start())
     run.film(results["method"], path, track="trunk", forces=False)
 
 

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from ...adjoints import Truncated
 from ...learn.gradients import ClipCount, descend
-from ..gait.learning import FASTER, HASTE, LEAST_RATE, PATIENCE, RATE, SLOWER, STEEPEST, WINDOW, loss_of
+from ..gait.learning import FASTER, HASTE, LEAST_RATE, PATIENCE, RATE, SLOWER, STEEPEST, loss_of
 from ..gait.world import GaitWorld
 from .controller import SymmetricNetwork
 from .hardware import MEASURES, design, measures
 from .motion import Result, move, own_world, results
 
+FREQUENCY = 6.0  # Of the networks' sine, Hz.
+WINDOW = 0.28  # Gradients go back over at most this time, s.
 HARDWARE_RATE, BETAS = 2e-2, (0.9, 0.99)  # Adam's; the rate of the coordinates of measures.
 
 
@@ -27,7 +29,7 @@ class Robot(nn.Module):
 
     def __init__(self, generator: torch.Generator, hardware: bool) -> None:
         super().__init__()
-        self.network = SymmetricNetwork(generator)
+        self.network = SymmetricNetwork(generator, frequency=FREQUENCY)
         self.hardware = nn.Parameter(torch.zeros(len(MEASURES), dtype=torch.float64), requires_grad=hardware)
 
     def learned(self) -> list[nn.Parameter]:

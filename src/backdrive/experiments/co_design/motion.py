@@ -11,10 +11,8 @@ from torch import Tensor
 from ...adjoints import Truncated
 from ...model import State
 from ...trajectory import Trajectory
-from ..gait.world import SECONDS, Design, GaitWorld, fallen, parameters, speed
+from ..gait.world import SECONDS, GaitWorld, fallen, parameters, speed
 from .hardware import design, nominal
-
-PRESSED = 1e-4  # Feet start so deep in the floor, m: at 0, rounding would decide whether they touch it.
 
 
 def nominal_world(physics: str = "mujoco", seconds: float = SECONDS) -> GaitWorld:
@@ -27,12 +25,6 @@ def own_world(values: Tensor, seconds: float = SECONDS) -> GaitWorld:
     return GaitWorld(design(values), seconds=seconds)
 
 
-def standing(world: GaitWorld, design: Design) -> State:
-    """A robot stands still, with its feet on the floor."""
-    q, v = world.start(design=design)
-    return State(torch.cat([q[:2], q[2:3] - PRESSED, q[3:]]), v)
-
-
 def move(world: GaitWorld, targets: Tensor, values: Tensor, adjoint: Truncated | None = None) -> Trajectory:
     """The motions of robots with measures [B, 9] for target angles of their joints [T, B, nu], rad; differentiable.
 
@@ -41,7 +33,7 @@ def move(world: GaitWorld, targets: Tensor, values: Tensor, adjoint: Truncated |
     """
     designs = [design(row) for row in values]
     each = [parameters(world, d) for d in designs]
-    starts = [standing(world, d) for d in designs]
+    starts = [world.start(design=d) for d in designs]
     start = State(torch.stack([x.q for x in starts]), torch.stack([x.v for x in starts]))
     found = {name: torch.stack([x[name] for x in each]) for name in each[0]}
     return world.move(targets, start, parameters=found, adjoint=adjoint)

@@ -13,7 +13,7 @@ from .world import LEGS, STANCE
 HIDDEN = 32
 REACH = (0.3, 0.8, 0.9)  # Largest deviation of a network's targets from the stance, for abduction, hip and knee, rad.
 CALM = 0.5  # Scale of the last layer's first weights.
-FREQUENCY = 6.0  # Of a network's sine, Hz.
+FREQUENCY = 8.0  # Of a network's sine, Hz.
 
 
 class Trot(NamedTuple):

@@ -81,7 +81,7 @@ def show(run: Run, world: GaitWorld, part: GaitPart) -> None:
         path = world.move(targets)
     draw_motion(run, f"{part.method}-{part.physics}", path)
     if part.method == "network":
-        run.film(f"{part.method}-{part.physics}", path, track="trunk", forces=False)
+        run.film(f"{part.method}-{part.physics}", path, track="trunk", forces=False, fps=15)
 
 
 def compare(run: Run, found: list[dict[str, Any]]) -> None:

@@ -19,7 +19,7 @@ EVALUATIONS = 500  # The paper's: motions of 8 s with their gradients.
 RATE, LEAST_RATE, SLOWER = 5e-3, 0.15, 0.8  # Adam's; the least factor of it, and by how much a return reduces it.
 PATIENCE = 12  # Evaluations without a faster motion after which learning returns to the fastest.
 STEEPEST = 1.0  # Largest norm of the gradient.
-WINDOW = 0.28  # Gradients go back over at most this time, s.
+CLIP = 1.0  # Largest norm of the loss's derivative with respect to the state between two steps.
 FASTER, HASTE = 1.1, 1.0  # The aim is so many times the best speed, plus so much, m/s.
 CLEARANCE, LOW, TILT, TURN = 0.2, 10.0, 3.0, 3.0  # Of the trunk's corners, m; weights of what keeps it level.
 AFTER = 0.3  # A fallen robot's motion counts for so long, s.
@@ -56,12 +56,13 @@ def loss_of(world: GaitWorld, path: Trajectory, aim: float | Tensor, design: Des
 
 def learn(
     world: GaitWorld, network: PeriodicNetwork, evaluations: int, advance: Callable[[int], None],
-    window: float | None = WINDOW, clip: float | None = None,
+    clip: float | None = CLIP, window: float | None = None,
 ) -> SpeedCurve:  # fmt: skip
     """Update the network by Adam; it becomes the one with the fastest motion without a fall.
 
     An evaluation is one motion and its gradient. Learning returns to the fastest motion after `PATIENCE` evaluations
-    that were not faster. window: s, None for gradients that go back to the start. clip: as `Simulator.rollout` has it.
+    that were not faster. clip: as `Simulator.rollout` has it. window: the time over which gradients go back at most,
+    s; None: to the start.
     """
     adam = torch.optim.Adam(network.parameters(), RATE, betas=(0.9, 0.99))
     adjoint = None if window is None else Truncated(round(window / world.simulator.dt))

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ..run import Run
-from .checks import in_mujoco, pushes_survived
+from .checks import disturbed, in_mujoco, pushes_survived
 from .controller import FREQUENCY, PeriodicNetwork, parameters_of
 from .learning import learn
 from .searches import RANGES, trot_of, tune
@@ -89,22 +89,24 @@ def judged(world: GaitWorld, targets: Tensor, generator: torch.Generator) -> dic
     """The gait's speed, falls, energy, and what becomes of it in MuJoCo itself and after pushes."""
     path = world.move(targets)
     there, fell_there = in_mujoco(world, targets)
+    mean, falls = disturbed(world, targets, torch.Generator().manual_seed(0))
     return {
         "speed": float(speed(path, world.seconds)), "falls": bool(fallen(world, path.q)[-1]),
         "least_cosine_of_tilt": float(upright(path.q).min()), "sideways_m": float(path.last.q[1]),
         "energy_j_per_m": energy_per_metre(world, path, targets),
-        "in_mujoco": {"speed": there, "falls": fell_there},
+        "in_mujoco": {"speed": there, "falls": fell_there}, "disturbed": {"mean_speed": mean, "falls": falls},
         "pushes_survived": pushes_survived(world, targets, generator),
     }  # fmt: skip
 
 
 def in_words(results: dict[str, Any]) -> str:
-    there = results["in_mujoco"]
+    there, off = results["in_mujoco"], results["disturbed"]
     return (
         f"{METHODS[results['method']]}, {results['physics']} physics, seed {results['seed']}: "
         f"{results['speed']:.2f} m/s{' (falls)' if results['falls'] else ''} after {results['evaluations']} "
         f"evaluations, {results['energy_j_per_m']:.0f} J/m; in MuJoCo itself {there['speed']:.2f} m/s"
-        f"{' (falls)' if there['falls'] else ''}; survives {100 * results['pushes_survived']:.0f} % of pushes; "
+        f"{' (falls)' if there['falls'] else ''}; from disturbed starts {off['mean_speed']:.2f} m/s, and "
+        f"{100 * off['falls']:.0f} % fall; survives {100 * results['pushes_survived']:.0f} % of pushes; "
         f"{results['ms_per_evaluation']:.0f} ms of processor time per evaluation"
     )
 

@@ -14,7 +14,7 @@ from .world import GaitWorld, fallen, speed
 POPULATION, BUDGET = 16, 960  # Motions of a generation, and of a search.
 RANGES = {  # Of a trot's numbers, in the order of `Trot`.
     "hand": ((1.0, 3.0), (0.0, 0.5), (-0.3, 0.3), (0.0, 0.6), (-0.4, 0.4), (-math.pi, math.pi)),
-    "wide": ((1.0, 6.0), (0.0, 0.8), (-0.5, 0.5), (0.0, 0.9), (-0.8, 0.6), (-math.pi, math.pi)),
+    "wide": ((1.0, 8.0), (0.0, 0.8), (-0.5, 0.5), (0.0, 0.9), (-0.8, 0.6), (-math.pi, math.pi)),
 }
 """hand: what a cautious engineer would try. wide: frequency and deviations that a network may have, too."""
 FIRST = (2.0, 0.3, 0.0, 0.3, 0.0, 0.0)

@@ -26,6 +26,7 @@ DT, SECONDS = 0.004, 8.0
 LEGS = {"FL": (1, 1), "FR": (1, -1), "RL": (-1, 1), "RR": (-1, -1)}  # Signs of x (front: 1) and y (left: 1).
 JOINTS = ("abduction", "hip", "knee")
 STANCE = (0.0, 0.7, -1.4)  # Joint angles of a standing leg, rad: the foot is below the hip.
+SINK = 1e-4  # Depth of the feet in the floor at the start, m: rounding must not decide whether they touch it.
 RANGES = ((-0.8, 0.8), (-1.0, 2.4), (-2.6, -0.3))  # Of the joints, rad.
 RADIUS = 0.018  # Of thighs and shanks, m.
 TOUCHING = 0.01  # A trunk whose lowest corner is below this height counts as fallen, m.
@@ -175,7 +176,8 @@ def mjcf(design: Design = Design()) -> str:  # noqa: B008 (frozen)
 def standing_height(design: Design) -> Number:
     """Of the trunk's center above the floor, when the robot stands, m."""
     _, hip, knee = STANCE
-    return math.cos(hip) * design.thigh_length + math.cos(hip + knee) * design.shank_length + design.foot_radius
+    legs = math.cos(hip) * design.thigh_length + math.cos(hip + knee) * design.shank_length
+    return legs + design.foot_radius - SINK
 
 
 def _value(x: object) -> object:
