@@ -2,6 +2,7 @@
 
 import json
 import math
+from pathlib import Path
 
 import matplotlib
 import mujoco
@@ -18,7 +19,7 @@ from backdrive.experiments.co_design.controller import SymmetricNetwork
 from backdrive.experiments.co_design.hardware import FRICTION, MEASURES, TORQUE_LOSS, design, measures, nominal
 from backdrive.experiments.co_design.learning import Curve, alone, learn
 from backdrive.experiments.co_design.motion import Result, move, nominal_world, results
-from backdrive.experiments.co_design.parts import finished, first_robot, learned_robot, table
+from backdrive.experiments.co_design.parts import best_so_far, finished, first_robot, learned_robot, table
 from backdrive.experiments.co_design.searches import POPULATION, search
 from backdrive.experiments.co_design.transfer import in_mujoco, set_back
 from backdrive.experiments.gait.learning import loss_of
@@ -236,6 +237,19 @@ def test_wrong_options_are_refused(tmp_path):
             experiments.find("co-design").run(Run(tmp_path, quick=True, options=options))
 
 
+def test_published_curves_end_at_published_speeds():
+    """The rule by which curves are drawn, on the results of the docs."""
+    folder = next(x for x in Path(__file__).parents if (x / "docs").is_dir()) / "docs" / "co_design"
+    parts = finished(folder)
+    assert [part["method"] for part in parts] == ["controller", "co-design", "cma"]
+    for part in parts:
+        for training in part["trainings"]:
+            curve = best_so_far(part["method"], training)
+            assert len(curve) == part["evaluations"] and curve == sorted(curve)
+            assert curve[-1] == pytest.approx(training["best_m_s"])
+            assert curve.index(curve[-1]) + 1 == training["best_at"]
+
+
 @pytest.mark.slow
 def test_the_experiment(tmp_path, monkeypatch):
     pytest.importorskip("cma")
@@ -253,6 +267,7 @@ def test_the_experiment(tmp_path, monkeypatch):
         for training in part["trainings"]:
             robot = learned_robot(part["method"], training)
             assert measures(robot.hardware).tolist() == pytest.approx(list(training["measures"].values()), rel=1e-12)
+            assert best_so_far(part["method"], training)[-1] == pytest.approx(training["best_m_s"])
             if part["method"] == "controller":
                 assert training["measures"] == pytest.approx(before)
     again = quick_run("co-design", tmp_path)

@@ -94,6 +94,21 @@ def learned_robot(method: str, training: dict[str, Any]) -> Robot:
     return robot
 
 
+def best_so_far(method: str, training: dict[str, Any]) -> list[float]:
+    """The best speed up to each evaluation, m/s. A robot with new measures that seems to be the best moves again in the
+    world of its own file: that evaluation follows, and only it counts (see `Curve.add`)."""
+    best, found, again = 0.0, [], False
+    curve = training["curve"]
+    for k, (speed, fell) in enumerate(zip(curve["speeds"], curve["fell"], strict=True)):
+        nominal = method == "controller" or (method == "co-design" and k == 0)
+        better = not fell and speed > best
+        if better and (again or nominal):
+            best = speed
+        again = better and not again and not nominal
+        found.append(best)
+    return found
+
+
 def bests(results: dict[str, Any]) -> list[float]:
     return [training["best_m_s"] for training in results["trainings"]]
 
