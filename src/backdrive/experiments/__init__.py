@@ -97,7 +97,7 @@ _EXPERIMENTS = {
             "a quadruped's measures and its controller are learned together, by the gradient, and by CMA-ES",
             "Degrave et al. 2016, which names the optimisation of hardware parameters as possible",
             "co_design",
-            options={"method": "controller, co-design or cma", "evaluations": "motions of each seed"},
+            options={"method": "controller, co-design, cma or cma-controller", "evaluations": "motions of each seed"},
         ),
         Experiment(
             "gait",

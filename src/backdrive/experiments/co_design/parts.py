@@ -23,6 +23,7 @@ METHODS = {
     "controller": "gradient: controller alone",
     "co-design": "gradient: controller and hardware",
     "cma": "CMA-ES: controller and hardware",
+    "cma-controller": "CMA-ES: controller alone",
 }
 
 
@@ -55,7 +56,7 @@ class CoDesignPart:
         def advance(done: int) -> None:
             run.advance(self.name, done, self.evaluations)
 
-        if self.method == "cma":
+        if self.method.startswith("cma"):
             found = search(world, robots, self.seeds, self.evaluations, advance)
         else:
             found = learn(world, robots, self.evaluations, advance)
@@ -76,15 +77,20 @@ class CoDesignPart:
             "seed": seed, "best_m_s": curve.best, "best_at": curve.best_at, "falls": sum(curve.fell),
             "measures": dict(zip(MEASURES, values.tolist(), strict=True)), "mass_kg": total_mass(design(values)),
             "in_mujoco": in_mujoco(robot, world.seconds),
-            "set_back": set_back(world, robot) if self.method != "controller" else None,
+            "set_back": set_back(world, robot) if has_hardware(self.method) else None,
             "state": {name: x.tolist() for name, x in robot.state_dict().items()},
             "curve": {"speeds": curve.speeds, "fell": curve.fell},
         }  # fmt: skip
 
 
+def has_hardware(method: str) -> bool:
+    """Whether a method learns the measures, too."""
+    return not method.endswith("controller")
+
+
 def first_robot(seed: int, method: str) -> Robot:
     """The robot with which all methods begin: networks of a seed are the same, measures nominal."""
-    return Robot(torch.Generator().manual_seed(seed), hardware=method != "controller")
+    return Robot(torch.Generator().manual_seed(seed), hardware=has_hardware(method))
 
 
 def learned_robot(method: str, training: dict[str, Any]) -> Robot:
@@ -100,7 +106,7 @@ def best_so_far(method: str, training: dict[str, Any]) -> list[float]:
     best, found, again = 0.0, [], False
     curve = training["curve"]
     for k, (speed, fell) in enumerate(zip(curve["speeds"], curve["fell"], strict=True)):
-        nominal = method == "controller" or (method == "co-design" and k == 0)
+        nominal = not has_hardware(method) or (method == "co-design" and k == 0)
         better = not fell and speed > best
         if better and (again or nominal):
             best = speed
@@ -130,7 +136,7 @@ def in_words(results: dict[str, Any]) -> str:
 
 def finished(folder: Path) -> list[dict[str, Any]]:
     """The results of the parts in a folder."""
-    files = (file for method in METHODS for file in sorted(folder.glob(f"{method}-*.json")))
+    files = (file for method in METHODS for file in sorted(folder.glob(f"{method}-[0-9]*.json")))
     return [json.loads(file.read_text("utf-8")) for file in files]
 
 
