@@ -37,7 +37,7 @@ class Robot(nn.Module):
 
 
 @dataclass
-class Curve:
+class Evaluations:
     """What one seed evaluated, in order, and the best of it."""
 
     limit: int
@@ -100,7 +100,7 @@ def alone(robot: Robot, seconds: float) -> Result:
 class Learned:
     """What a method found: the curves of all seeds, seconds of the processor, and updates that were left out."""
 
-    curves: list[Curve]
+    curves: list[Evaluations]
     cpu_seconds: float
     left_out: int = 0
 
@@ -109,7 +109,7 @@ class Learner:
     """Learns one robot by Adam, as `gait` does: it aims somewhat above the speed of the best motion, and returns to
     that, with a lower rate, when it has not found a better one for some time."""
 
-    def __init__(self, robot: Robot, curve: Curve) -> None:
+    def __init__(self, robot: Robot, curve: Evaluations) -> None:
         self.robot, self.curve, self.counts = robot, curve, ClipCount()
         groups: list[dict[str, Any]] = [{"params": list(robot.network.parameters())}]
         if robot.hardware.requires_grad:
@@ -146,7 +146,7 @@ class Learner:
 def learn(world: GaitWorld, robots: Sequence[Robot], evaluations: int, advance: Callable[[int], None]) -> Learned:
     """Update robots by the gradient. An evaluation is one motion, and its gradient if it is an update's. The robots do
     not know of each other; they are simulated at once."""
-    learners = [Learner(robot, Curve(evaluations, world.seconds)) for robot in robots]
+    learners = [Learner(robot, Evaluations(evaluations, world.seconds)) for robot in robots]
     adjoint = Truncated(round(WINDOW / world.simulator.dt))
     began = time.process_time()
     while any(not learner.curve.full for learner in learners):

@@ -15,7 +15,7 @@ from ..gait.controller import parameters_of
 from ..gait.world import GaitWorld
 from ..run import Run
 from .hardware import MEASURES, design, measures, total_mass
-from .learning import Curve, Robot, learn
+from .learning import Evaluations, Robot, learn
 from .searches import search
 from .transfer import in_mujoco, set_back
 
@@ -71,7 +71,7 @@ class CoDesignPart:
             ],
         }  # fmt: skip
 
-    def _training(self, world: GaitWorld, seed: int, robot: Robot, curve: Curve) -> dict[str, Any]:
+    def _training(self, world: GaitWorld, seed: int, robot: Robot, curve: Evaluations) -> dict[str, Any]:
         values = measures(robot.hardware).detach()
         return {
             "seed": seed, "best_m_s": curve.best, "best_at": curve.best_at, "falls": sum(curve.fell),
@@ -102,7 +102,7 @@ def learned_robot(method: str, training: dict[str, Any]) -> Robot:
 
 def best_so_far(method: str, training: dict[str, Any]) -> list[float]:
     """The best speed up to each evaluation, m/s. A robot with new measures that seems to be the best moves again in the
-    world of its own file: that evaluation follows, and only it counts (see `Curve.add`)."""
+    world of its own file: that evaluation follows, and only it counts (see `Evaluations.add`)."""
     best, found, again = 0.0, [], False
     curve = training["curve"]
     for k, (speed, fell) in enumerate(zip(curve["speeds"], curve["fell"], strict=True)):

@@ -13,7 +13,7 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from ..gait.world import GaitWorld
 from .hardware import measures
-from .learning import Curve, Learned, Robot
+from .learning import Evaluations, Learned, Robot
 from .motion import Result, move, results
 
 POPULATION = 20  # cma's default for 501 unknowns is 22.
@@ -35,7 +35,7 @@ def search(
         }  # fmt: skip
         first = parameters_to_vector(robot.learned()).detach().numpy()
         strategies.append(cma.CMAEvolutionStrategy(first, SIGMA, options))
-    curves = [Curve(evaluations, world.seconds) for _ in robots]
+    curves = [Evaluations(evaluations, world.seconds) for _ in robots]
     began = time.process_time()
     while any(not curve.full for curve in curves):
         advance(min(len(curve.speeds) for curve in curves))
