@@ -93,6 +93,13 @@ _EXPERIMENTS = {
             },
         ),
         Experiment(
+            "co-design",
+            "a quadruped's measures and its controller are learned together, by the gradient, and by CMA-ES",
+            "Degrave et al. 2016, which names the optimisation of hardware parameters as possible",
+            "co_design",
+            options={"method": "controller, co-design, cma or cma-controller", "evaluations": "motions of each seed"},
+        ),
+        Experiment(
             "gait",
             "a quadruped learns to run from standstill by the gradient, and is compared with a trot tuned by CMA-ES",
             "Degrave et al. 2016, quadruped",

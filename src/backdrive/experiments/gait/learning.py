@@ -13,7 +13,7 @@ from torch import Tensor
 from ...adjoints import Truncated
 from ...trajectory import Trajectory
 from .controller import PeriodicNetwork
-from .world import GaitWorld, ahead, fallen, lowest_corner, speed, upright
+from .world import Design, GaitWorld, ahead, fallen, lowest_corner, speed, upright
 
 EVALUATIONS = 500  # The paper's: motions of 8 s with their gradients.
 STARTS, TRIAL = 6, 0.05  # So many random networks learn for this part of the evaluations; the fastest goes on.
@@ -51,15 +51,16 @@ class SpeedCurve:
         self.cpu_seconds += [round(past + x, 3) for x in other.cpu_seconds]
 
 
-def loss_of(world: GaitWorld, path: Trajectory, aim: float) -> Tensor:
-    """The mean over the motion, up to shortly after a fall, of (v - aim)²/(2 aim) and of what keeps the trunk level."""
+def loss_of(world: GaitWorld, path: Trajectory, aim: float | Tensor, design: Design | None = None) -> Tensor:
+    """The mean over the motion, up to shortly after a fall, of (v - aim)²/(2 aim) and of what keeps the trunk level;
+    of a batch of robots, [B], for one aim or [B], m/s. design: as `lowest_corner` has it."""
     q, v = path.q, path.v[..., 0]
     late = round(AFTER / world.simulator.dt)
-    up = ~fallen(world, q)
+    up = ~fallen(world, q, design)
     counts = torch.cat([torch.ones_like(up[:late]), up[:-late]])[: len(up)].to(q.dtype)
-    low = (CLEARANCE - lowest_corner(world, q)).clamp(min=0.0)
+    low = (CLEARANCE - lowest_corner(world, q, design)).clamp(min=0.0)
     each = (v - aim).square() / (2.0 * aim) + LOW * low + TILT * (1.0 - upright(q)) + TURN * (1.0 - ahead(q))
-    return (each * counts).sum() / counts.sum()
+    return (each * counts).sum(0) / counts.sum(0)
 
 
 def learn_from_the_fastest(

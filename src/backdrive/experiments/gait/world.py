@@ -72,7 +72,7 @@ class Design:
     """Gain of the position servos, N m/rad."""
     kv: float = 1.5
     """Damping of the position servos, N m s/rad."""
-    damping: float = 0.1
+    damping: Number = 0.1
     """Of the joints, N m s/rad."""
     friction: float = 0.8
     """Of robot and floor."""
@@ -291,7 +291,7 @@ class GaitWorld:
 def parameters(world: GaitWorld, design: Design) -> dict[str, Tensor]:
     """The measures of a design as parameters of the world's rollouts, in place of its own; differentiable.
 
-    These are masses, lengths, radii, gear, springs and armature. Limits and gains of the servos, damping and friction
+    These are masses, lengths, radii, gear, springs, damping and armature. Limits and gains of the servos and friction
     stay those of the world's design. So does the start: give `move` that of the design, by
     `GaitWorld.start`.
     """
@@ -316,6 +316,7 @@ def parameters(world: GaitWorld, design: Design) -> dict[str, Tensor]:
         "inertia": torch.cat([inertia, torch.zeros_like(inertia)], -1),
         "offset": torch.cat([own("offset")[:1], _stack([link.offset for link in found[1:]], dtype)]),
         "stiffness": of_joints({"hip": d.hip_spring, "knee": d.knee_spring}),
+        "damping": of_joints(dict.fromkeys(JOINTS, d.damping)),
         "armature": of_joints(dict.fromkeys(JOINTS, d.rotor * d.gear**2)),
         "gear": _stack([d.gear] * model.nu, dtype),
         "size": _stack([sizes[name] for name in table["size"].rows], dtype),
@@ -347,18 +348,21 @@ def ahead(q: Tensor) -> Tensor:
     return 1.0 - 2.0 * (q[..., 5].square() + q[..., 6].square())
 
 
-def lowest_corner(world: GaitWorld, q: Tensor) -> Tensor:
-    """Height of the trunk's lowest corner above the floor, [...], m, for q [..., nq]."""
-    d, (w, x, y, z) = world.design, q[..., 3:7].unbind(-1)
+def lowest_corner(world: GaitWorld, q: Tensor, design: Design | None = None) -> Tensor:
+    """Height of the trunk's lowest corner above the floor, [...], m, for q [..., nq]. design: of the robot, if not that
+    of the world; its measures may be those of several robots."""
+    d, (w, x, y, z) = world.design if design is None else design, q[..., 3:7].unbind(-1)
     row = (2.0 * (x * z - w * y), 2.0 * (y * z + w * x), upright(q))
     size = (d.trunk_length, d.trunk_width, d.trunk_height)
     below = [0.5 * length * (part.square() + 1e-6).sqrt() for part, length in zip(row, size, strict=True)]
     return q[..., 2] - below[0] - below[1] - below[2]
 
 
-def fallen(world: GaitWorld, q: Tensor) -> Tensor:
-    """Whether the trunk has touched the floor up to each time, bool [T+1, ...], for q [T+1, ..., nq]."""
-    return (lowest_corner(world, q.detach()) < TOUCHING).cumsum(0) > 0
+@torch.no_grad()
+def fallen(world: GaitWorld, q: Tensor, design: Design | None = None) -> Tensor:
+    """Whether the trunk has touched the floor up to each time, bool [T+1, ...], for q [T+1, ..., nq]. design: as
+    `lowest_corner` has it."""
+    return (lowest_corner(world, q, design) < TOUCHING).cumsum(0) > 0
 
 
 def torques(world: GaitWorld, q: Tensor, v: Tensor, targets: Tensor) -> Tensor:
