@@ -148,6 +148,20 @@ def test_cameras_of_the_file_follow_what_they_should():
     assert len(colored(chosen)) == 0
 
 
+@pytest.mark.parametrize("which", RENDERERS)
+def test_the_floor_is_where_the_robot_is(which):
+    """What is below a body does not depend on how far it is from the origin."""
+    model = bd.load(CAMERAS)
+    pictures = []
+    for x in (0.0, 48.0):
+        state = model.initial_state()
+        q = state.q.clone()
+        q[0] = x
+        shown = picture(model, bd.State(q, state.v), size=(64, 48), renderer=which)
+        pictures.append(shown.astype(float).mean((0, 1)))
+    np.testing.assert_allclose(pictures[1], pictures[0], atol=4.0)
+
+
 def test_without_opengl_pictures_are_drawn_in_software(path, monkeypatch):
     for name in ("MUJOCO_GL", "DISPLAY", "WAYLAND_DISPLAY"):
         monkeypatch.delenv(name, raising=False)

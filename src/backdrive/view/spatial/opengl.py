@@ -73,6 +73,7 @@ class OpenGLRenderer:
         self._context.make_current()
         self._prepare(view.size)
         everything = mujoco.mjtCatBit.mjCAT_ALL
+        mujoco.mjv_updateCamera(model, data, self._camera, self._scene)  # the middle of infinite planes follows it
         mujoco.mjv_updateScene(model, data, self._options, mujoco.MjvPerturb(), self._camera, everything, self._scene)
         self._ground()
         self._mark(marks)
