@@ -17,12 +17,18 @@ from backdrive.experiments.co_design import experiment
 from backdrive.experiments.co_design.checks import TROT, gradient_errors
 from backdrive.experiments.co_design.controller import SymmetricNetwork
 from backdrive.experiments.co_design.hardware import FRICTION, MEASURES, TORQUE_LOSS, design, measures, nominal
-from backdrive.experiments.co_design.learning import Evaluations, alone, learn
+from backdrive.experiments.co_design.learning import (
+    Evaluations,
+    alone,
+    first_robot,
+    learn,
+    learn_from_the_fastest,
+)
 from backdrive.experiments.co_design.motion import Result, move, nominal_world, results
-from backdrive.experiments.co_design.parts import best_so_far, finished, first_robot, learned_robot, table
+from backdrive.experiments.co_design.parts import finished, has_hardware, learned_robot, table
 from backdrive.experiments.co_design.searches import POPULATION, search
 from backdrive.experiments.co_design.transfer import in_mujoco, set_back
-from backdrive.experiments.gait.learning import loss_of
+from backdrive.experiments.gait.learning import STARTS, loss_of
 from backdrive.experiments.gait.world import GaitWorld, fallen, lowest_corner, mjcf, parameters, quadruped
 
 matplotlib.use("Agg")
@@ -139,7 +145,7 @@ def test_falls_are_those_of_each_robots_own_trunk(world):
 
 def test_results_are_speed_and_the_way_before_a_fall(world):
     values = measures(torch.zeros(2, 9, dtype=torch.float64))
-    robot = first_robot(0, "co-design")
+    robot = first_robot(0, True)
     with torch.no_grad():
         targets = robot.network.targets(world.times())
         path = move(world, torch.stack([targets, torch.full_like(targets, 3.0)], 1), values)
@@ -153,7 +159,7 @@ def test_results_are_speed_and_the_way_before_a_fall(world):
 
 def test_losses_of_robots_at_once_are_those_of_each_alone(world):
     values = measures(torch.stack([0.0 * SOME, SOME]))
-    targets = first_robot(0, "co-design").network.targets(world.times()).detach()
+    targets = first_robot(0, True).network.targets(world.times()).detach()
     aims = torch.tensor([1.0, 3.0], dtype=torch.float64)
     both = loss_of(world, move(world, targets[:, None].expand(-1, 2, -1), values), aims, design(values.T))
     for k, row in enumerate(values):
@@ -162,7 +168,7 @@ def test_losses_of_robots_at_once_are_those_of_each_alone(world):
 
 
 def test_only_motions_of_the_robots_own_file_are_the_best(world):
-    robot = first_robot(0, "co-design")
+    robot = first_robot(0, True)
     curve = Evaluations(3, 0.2)
     assert not curve.add(Result(5.0, True, 1.0), robot) and curve.best == 0.0  # A fall.
     with torch.no_grad():
@@ -171,15 +177,15 @@ def test_only_motions_of_the_robots_own_file_are_the_best(world):
     assert curve.add(Result(5.0, False, 1.0), robot) == (own.speed > 0.0 and not own.fell)
     assert curve.best == pytest.approx(max(own.speed, 0.0), abs=1e-6) and curve.speeds[1] == 5.0 and curve.full
     assert not curve.add(Result(9.0, False, 1.0), robot) and len(curve.speeds) == 3
-    nominal_one = first_robot(0, "controller")
+    nominal_one = first_robot(0, False)
     other = Evaluations(3, 0.2)
     assert other.add(Result(5.0, False, 1.0), nominal_one) and other.best == 5.0  # Its file is that of the world.
 
 
 def test_learning_is_repeatable_and_leaves_hardware_alone_if_asked(world):
     def learned(hardware: str) -> list[Evaluations]:
-        robots = [first_robot(seed, hardware) for seed in (0, 1)]
-        return learn(world, robots, 3, lambda done: None).curves
+        robots = [first_robot(seed, has_hardware(hardware)) for seed in (0, 1)]
+        return learn(world, robots, (0, 1), 3, lambda done: None).curves
 
     for method in ("controller", "co-design"):
         first, second = learned(method), learned(method)
@@ -191,15 +197,29 @@ def test_learning_is_repeatable_and_leaves_hardware_alone_if_asked(world):
 
 
 def test_seeds_that_learn_at_once_do_not_know_of_each_other(world):
-    alone = learn(world, [first_robot(1, "co-design")], 3, lambda done: None).curves[0]
-    both = learn(world, [first_robot(seed, "co-design") for seed in (0, 1)], 3, lambda done: None).curves[1]
+    alone = learn(world, [first_robot(1, True)], (1,), 3, lambda done: None).curves[0]
+    both = learn(world, [first_robot(seed, True) for seed in (0, 1)], (0, 1), 3, lambda done: None).curves[1]
     assert alone.speeds == both.speeds
+
+
+def test_the_fastest_of_several_networks_goes_on(world):
+    """All evaluations count, and only the last of them may have other measures."""
+    told = []
+    robots, found = learn_from_the_fastest(world, (0, 1), True, 20, told.append)
+    assert [robot.hardware.requires_grad for robot in robots] == [True, True] and max(told) == 20
+    for curve in found.curves:
+        assert len(curve.speeds) == len(curve.fell) == len(curve.bests) == 20 and curve.bests == sorted(curve.bests)
+        assert curve.bests[-1] == curve.best == curve.speeds[curve.best_at - 1] > 0.0
+        assert not curve.fell[curve.best_at - 1]
+    alone = learn_from_the_fastest(world, (0, 1), False, 20, told.append)[1]
+    assert all(not curve.best_state["hardware"].any() for curve in alone.curves)
+    assert [x.speeds[:STARTS] for x in alone.curves] == [x.speeds[:STARTS] for x in found.curves]
 
 
 def test_cma_searches_measures_and_weights(world):
     pytest.importorskip("cma")
     runs = [
-        search(world, [first_robot(seed, "cma") for seed in (0, 1)], (0, 1), 2 * POPULATION, lambda done: None).curves
+        search(world, [first_robot(seed, True) for seed in (0, 1)], (0, 1), 2 * POPULATION, lambda done: None).curves
         for _ in range(2)
     ]
     assert [x.speeds for x in runs[0]] == [x.speeds for x in runs[1]]
@@ -210,7 +230,7 @@ def test_cma_searches_measures_and_weights(world):
 
 
 def test_mujoco_moves_the_learned_robot_in_the_same_way(world):
-    robot = first_robot(0, "co-design")
+    robot = first_robot(0, True)
     with torch.no_grad():
         robot.hardware.copy_(SOME)
         robot.network.last.bias.add_(0.2)
@@ -220,7 +240,7 @@ def test_mujoco_moves_the_learned_robot_in_the_same_way(world):
 
 
 def test_measures_are_set_back_one_by_one(world):
-    robot = first_robot(0, "co-design")
+    robot = first_robot(0, True)
     with torch.no_grad():
         robot.hardware[list(MEASURES).index("gear")] = 1.0
     found = set_back(world, robot)
@@ -238,13 +258,13 @@ def test_wrong_options_are_refused(tmp_path):
 
 
 def test_published_curves_end_at_published_speeds():
-    """The rule by which curves are drawn, on the results of the docs."""
+    """Those of the docs."""
     folder = next(x for x in Path(__file__).parents if (x / "docs").is_dir()) / "docs" / "co_design"
     parts = finished(folder)
     assert [part["method"] for part in parts] == ["controller", "co-design", "cma", "cma-controller"]
     for part in parts:
         for training in part["trainings"]:
-            curve = best_so_far(part["method"], training)
+            curve = training["curve"]["best"]
             assert len(curve) == part["evaluations"] and curve == sorted(curve)
             assert curve[-1] == pytest.approx(training["best_m_s"])
 
@@ -266,7 +286,7 @@ def test_the_experiment(tmp_path, monkeypatch):
         for training in part["trainings"]:
             robot = learned_robot(part["method"], training)
             assert measures(robot.hardware).tolist() == pytest.approx(list(training["measures"].values()), rel=1e-12)
-            assert best_so_far(part["method"], training)[-1] == pytest.approx(training["best_m_s"])
+            assert training["curve"]["best"][-1] == pytest.approx(training["best_m_s"])
             if part["method"].endswith("controller"):
                 assert training["measures"] == pytest.approx(before)
     again = quick_run("co-design", tmp_path)

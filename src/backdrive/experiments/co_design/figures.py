@@ -11,7 +11,7 @@ from ... import view
 from ..gait.world import GaitWorld
 from ..run import Run
 from .hardware import MEASURES, design, measures, nominal
-from .parts import METHODS, best_so_far, learned_robot, median_training
+from .parts import METHODS, learned_robot, median_training
 
 
 def draw_curves(run: Run, found: list[dict[str, Any]]) -> None:
@@ -24,7 +24,7 @@ def draw_curves(run: Run, found: list[dict[str, Any]]) -> None:
         color = f"C{list(METHODS).index(results['method'])}"
         curves = [training["curve"] for training in results["trainings"]]
         fell = np.array([curve["fell"] for curve in curves])
-        best = np.array([best_so_far(results["method"], training) for training in results["trainings"]])
+        best = np.array([training["curve"]["best"] for training in results["trainings"]])
         count = np.arange(1, best.shape[1] + 1)
         label = f"{METHODS[results['method']]} ({len(best)} seeds)"
         speeds.plot(count, best.T, color=color, lw=0.6, alpha=0.5)

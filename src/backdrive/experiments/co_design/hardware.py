@@ -20,7 +20,7 @@ from ..gait.world import Design, Number
 PAYLOAD = 4.0  # Part of the trunk's mass that does not depend on its size, kg.
 FRICTION = 0.1  # Damping of a joint's bearings, N m s/rad.
 TORQUE_LOSS = 0.7  # Torque that a motor loses per speed, N m s/rad: 20 N m at rest, none at 29 rad/s.
-SPREAD = 0.3  # Lengths, radius and gear stay within this part of the nominal measure.
+SPREAD = 0.5  # Lengths, radius and gear stay within this part of the nominal measure.
 
 
 class Measure(NamedTuple):

@@ -11,17 +11,29 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ...adjoints import Truncated
 from ...learn.gradients import ClipCount, descend
-from ..gait.learning import FASTER, HASTE, LEAST_RATE, PATIENCE, RATE, SLOWER, STEEPEST, loss_of
+from ..gait.learning import (
+    ASTRAY,
+    CLIP,
+    FASTER,
+    HASTE,
+    LEAST_RATE,
+    PATIENCE,
+    RATE,
+    SLOWER,
+    STARTS,
+    STEEPEST,
+    TRIAL,
+    loss_of,
+)
 from ..gait.world import GaitWorld
 from .controller import SymmetricNetwork
 from .hardware import MEASURES, design, measures
 from .motion import Result, move, own_world, results
 
-FREQUENCY = 6.0  # Of the networks' sine, Hz.
-WINDOW = 0.28  # Gradients go back over at most this time, s.
-HARDWARE_RATE, BETAS = 2e-2, (0.9, 0.99)  # Adam's; the rate of the coordinates of measures.
+FREQUENCY = 8.0  # Of the networks' sine, Hz.
+HARDWARE_RATE, BETAS = 1.0, (0.9, 0.99)  # Adam's; the rate of the coordinates of measures.
+HARDWARE_ASTRAY = 0.5  # A return moves the coordinates of measures by this standard deviation.
 
 
 class Robot(nn.Module):
@@ -51,6 +63,8 @@ class Evaluations:
     """The largest speed of a motion without a fall, m/s."""
     best_at: int = 0
     """Its evaluation."""
+    bests: list[float] = field(default_factory=list)
+    """`best` after each evaluation, m/s."""
     best_state: dict[str, Tensor] = field(default_factory=dict)
     """The robot's `state_dict` then."""
 
@@ -74,13 +88,24 @@ class Evaluations:
                 return False
             better = self._note(alone(robot, self.seconds))
         if better:
-            self.best, self.best_at = self.speeds[-1], len(self.speeds)
+            self.best = self.bests[-1] = self.speeds[-1]
+            self.best_at = len(self.speeds)
             self._keep(robot)
         return better
+
+    def append(self, other: Evaluations) -> None:
+        """Add the evaluations of another search with the same limit, which came after these."""
+        if other.best > self.best:
+            self.best, self.best_at, self.best_state = other.best, len(self.speeds) + other.best_at, other.best_state
+        before = max(self.bests, default=0.0)
+        self.bests += [max(before, x) for x in other.bests]
+        self.speeds += other.speeds
+        self.fell += other.fell
 
     def _note(self, found: Result) -> bool:
         self.speeds.append(round(found.speed, 6))
         self.fell.append(found.fell)
+        self.bests.append(self.best)
         return not found.fell and found.speed > self.best
 
     def _keep(self, robot: Robot) -> None:
@@ -109,8 +134,9 @@ class Learner:
     """Learns one robot by Adam, as `gait` does: it aims somewhat above the speed of the best motion, and returns to
     that, with a lower rate, when it has not found a better one for some time."""
 
-    def __init__(self, robot: Robot, curve: Evaluations) -> None:
+    def __init__(self, robot: Robot, curve: Evaluations, seed: int) -> None:
         self.robot, self.curve, self.counts = robot, curve, ClipCount()
+        self.generator = torch.Generator().manual_seed(seed)
         groups: list[dict[str, Any]] = [{"params": list(robot.network.parameters())}]
         if robot.hardware.requires_grad:
             groups.append({"params": [robot.hardware], "lr": HARDWARE_RATE})
@@ -141,19 +167,57 @@ class Learner:
         self._waited, self._share = 0, max(LEAST_RATE, SLOWER * self._share)
         for group, first in zip(self.adam.param_groups, self._first, strict=True):
             group["lr"] = self._share * first
+        with torch.no_grad():  # Or else the same updates would follow again.
+            for x in self.robot.learned():
+                size = HARDWARE_ASTRAY if x is self.robot.hardware else ASTRAY
+                x.add_(torch.randn(x.shape, generator=self.generator, dtype=x.dtype), alpha=size)
 
 
-def learn(world: GaitWorld, robots: Sequence[Robot], evaluations: int, advance: Callable[[int], None]) -> Learned:
+def learn_from_the_fastest(
+    world: GaitWorld, seeds: Sequence[int], hardware: bool, evaluations: int, advance: Callable[[int], None]
+) -> tuple[list[Robot], Learned]:
+    """For each seed, let several networks learn for a while on the nominal robot, and go on with the fastest of them,
+    and with its measures if `hardware`. The evaluations of all networks count."""
+    each = max(1, round(TRIAL * evaluations))
+    trials = [first_robot(seed, hardware=False, start=k) for seed in seeds for k in range(STARTS)]
+    found = learn(world, trials, range(len(trials)), each, lambda done: advance(STARTS * done))
+    robots, pasts = [], []
+    for first in range(0, len(trials), STARTS):
+        curves = found.curves[first : first + STARTS]
+        best = max(range(STARTS), key=lambda k: curves[k].best)
+        robot = trials[first + best]
+        robot.load_state_dict(curves[best].best_state)
+        robot.hardware.requires_grad_(hardware)
+        past = Evaluations(evaluations, world.seconds)
+        for curve in curves:
+            past.append(curve)
+        robots.append(robot)
+        pasts.append(past)
+    later = learn(world, robots, seeds, evaluations - STARTS * each, lambda done: advance(STARTS * each + done))
+    for past, curve in zip(pasts, later.curves, strict=True):
+        past.append(curve)
+    return robots, Learned(pasts, found.cpu_seconds + later.cpu_seconds, found.left_out + later.left_out)
+
+
+def first_robot(seed: int, hardware: bool, start: int = 0) -> Robot:
+    """The robot of a seed before learning: its measures are nominal. start: of several networks of the seed."""
+    return Robot(torch.Generator().manual_seed(STARTS * seed + start), hardware)
+
+
+def learn(
+    world: GaitWorld, robots: Sequence[Robot], seeds: Sequence[int], evaluations: int, advance: Callable[[int], None]
+) -> Learned:
     """Update robots by the gradient. An evaluation is one motion, and its gradient if it is an update's. The robots do
     not know of each other; they are simulated at once."""
-    learners = [Learner(robot, Evaluations(evaluations, world.seconds)) for robot in robots]
-    adjoint = Truncated(round(WINDOW / world.simulator.dt))
+    learners = [
+        Learner(robot, Evaluations(evaluations, world.seconds), seed) for robot, seed in zip(robots, seeds, strict=True)
+    ]
     began = time.process_time()
     while any(not learner.curve.full for learner in learners):
         advance(min(len(learner.curve.speeds) for learner in learners))
         values = measures(torch.stack([robot.hardware for robot in robots]))
         targets = torch.stack([robot.network.targets(world.times()) for robot in robots], 1)
-        path = move(world, targets, values, adjoint)
+        path = move(world, targets, values, CLIP)
         aims = torch.tensor([learner.aim for learner in learners], dtype=values.dtype)
         for learner in learners:
             learner.adam.zero_grad()

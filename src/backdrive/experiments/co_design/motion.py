@@ -8,7 +8,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...adjoints import Truncated
 from ...model import State
 from ...trajectory import Trajectory
 from ..gait.world import SECONDS, GaitWorld, fallen, parameters, speed
@@ -25,8 +24,9 @@ def own_world(values: Tensor, seconds: float = SECONDS) -> GaitWorld:
     return GaitWorld(design(values), seconds=seconds)
 
 
-def move(world: GaitWorld, targets: Tensor, values: Tensor, adjoint: Truncated | None = None) -> Trajectory:
+def move(world: GaitWorld, targets: Tensor, values: Tensor, clip: float | None = None) -> Trajectory:
     """The motions of robots with measures [B, 9] for target angles of their joints [T, B, nu], rad; differentiable.
+    clip: as `Simulator.rollout` has it.
 
     Of MuJoCo's physics, one thing stays that of the world's robot: the scale of the softness of contacts and limits
     (``invweight0``), which MuJoCo computes when it compiles a file. In its `own_world`, a robot has its own.
@@ -36,7 +36,7 @@ def move(world: GaitWorld, targets: Tensor, values: Tensor, adjoint: Truncated |
     starts = [world.start(design=d) for d in designs]
     start = State(torch.stack([x.q for x in starts]), torch.stack([x.v for x in starts]))
     found = {name: torch.stack([x[name] for x in each]) for name in each[0]}
-    return world.move(targets, start, parameters=found, adjoint=adjoint)
+    return world.move(targets, start, parameters=found, clip=clip)
 
 
 class Result(NamedTuple):

@@ -15,7 +15,7 @@ from ..gait.controller import parameters_of
 from ..gait.world import GaitWorld
 from ..run import Run
 from .hardware import MEASURES, design, measures, total_mass
-from .learning import Evaluations, Robot, learn
+from .learning import Evaluations, Robot, first_robot, learn_from_the_fastest
 from .searches import search
 from .transfer import in_mujoco, set_back
 
@@ -51,15 +51,15 @@ class CoDesignPart:
         return results
 
     def _learn(self, run: Run, world: GaitWorld) -> dict[str, Any]:
-        robots = [first_robot(seed, self.method) for seed in self.seeds]
-
         def advance(done: int) -> None:
             run.advance(self.name, done, self.evaluations)
 
+        hardware = has_hardware(self.method)
         if self.method.startswith("cma"):
+            robots = [first_robot(seed, hardware) for seed in self.seeds]
             found = search(world, robots, self.seeds, self.evaluations, advance)
         else:
-            found = learn(world, robots, self.evaluations, advance)
+            robots, found = learn_from_the_fastest(world, self.seeds, hardware, self.evaluations, advance)
         for robot, curve in zip(robots, found.curves, strict=True):
             robot.load_state_dict(curve.best_state)
         return {
@@ -79,7 +79,7 @@ class CoDesignPart:
             "in_mujoco": in_mujoco(robot, world.seconds),
             "set_back": set_back(world, robot) if has_hardware(self.method) else None,
             "state": {name: x.tolist() for name, x in robot.state_dict().items()},
-            "curve": {"speeds": curve.speeds, "fell": curve.fell},
+            "curve": {"speeds": curve.speeds, "fell": curve.fell, "best": curve.bests},
         }  # fmt: skip
 
 
@@ -88,31 +88,11 @@ def has_hardware(method: str) -> bool:
     return not method.endswith("controller")
 
 
-def first_robot(seed: int, method: str) -> Robot:
-    """The robot with which all methods begin: networks of a seed are the same, measures nominal."""
-    return Robot(torch.Generator().manual_seed(seed), hardware=has_hardware(method))
-
-
 def learned_robot(method: str, training: dict[str, Any]) -> Robot:
     """The best robot of a training."""
-    robot = first_robot(training["seed"], method)
+    robot = first_robot(training["seed"], has_hardware(method))
     robot.load_state_dict({name: torch.tensor(x, dtype=torch.float64) for name, x in training["state"].items()})
     return robot
-
-
-def best_so_far(method: str, training: dict[str, Any]) -> list[float]:
-    """The best speed up to each evaluation, m/s. A robot with new measures that seems to be the best moves again in the
-    world of its own file: that evaluation follows, and only it counts (see `Evaluations.add`)."""
-    best, found, again = 0.0, [], False
-    curve = training["curve"]
-    for k, (speed, fell) in enumerate(zip(curve["speeds"], curve["fell"], strict=True)):
-        nominal = not has_hardware(method) or (method == "co-design" and k == 0)
-        better = not fell and speed > best
-        if better and (again or nominal):
-            best = speed
-        again = better and not again and not nominal
-        found.append(best)
-    return found
 
 
 def bests(results: dict[str, Any]) -> list[float]:
