@@ -114,8 +114,7 @@ class Simulator(nn.Module):
             solvers.check(solver)
         settings.check()
         self.model, self.dt, self.integrator, self.dtype = model, float(dt), integrator, dtype
-        self.pyramid = math.inf if settings.round_cones else int(pyramid)
-        self.bounce_threshold = bounce_threshold
+        self.pyramid, self.bounce_threshold = pyramid if settings.round_cones else int(pyramid), bounce_threshold
         self.threads = None if threads is None else operator.index(threads)
         self.specialize, self.nonfinite, self.physics = specialize, nonfinite, physics
         self.impacts = settings.choose_impacts(model)
@@ -128,14 +127,11 @@ class Simulator(nn.Module):
         self._body_links = self.model.body_link.tolist()
         self._angles = PlanarAngles(self.model)
         soft = choose(self.physics, self.model)
-        round_cones = self.pyramid == math.inf
-        contact_model = RigidContact(
-            self.solver, float(self.bounce_threshold), impacts=self.impacts, round_cones=round_cones
-        )
-        rigid = soft is None
+        rigid, cones = soft is None, self.pyramid == math.inf
+        contact_model = RigidContact(self.solver, float(self.bounce_threshold), impacts=self.impacts, round_cones=cones)
         scheme = Scheme(self.integrator, contact_model if rigid else None, soft, rigid and saturates(self.model))
-        # Round cones are found from pyramids with four sides.
-        directions = (2 if round_cones else int(self.pyramid) // 2) if soft is None else soft.block - 1
+        sides = 4 if cones else int(self.pyramid)  # round cones are found from pyramids with four sides
+        directions = sides // 2 if soft is None else soft.block - 1
         settings = ProgramSettings(
             self.dt, scheme, directions, self.dtype, self.threads, self.specialize, self.nonfinite, self.sparse
         )

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from ...model import Capsule, Cylinder, Hinge, Model, Scene, Sphere, State, checks, load
+from ...model.speed_servos import told_speeds
 from ...policy import MLP
 from ...simulator import Simulator
 from ...trajectory import Trajectory
-from .servos import OwnServos, told_speeds
+from .servos import OwnServos
 
 DT, SECONDS = 0.02, 1.5
 STEPS = round(SECONDS / DT)

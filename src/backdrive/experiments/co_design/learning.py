@@ -130,7 +130,7 @@ class Learned:
     left_out: int = 0
 
 
-class Learner:
+class RobotLearner:
     """Learns one robot by Adam, as `gait` does: it aims somewhat above the speed of the best motion, and returns to
     that, with a lower rate, when it has not found a better one for some time."""
 
@@ -210,7 +210,8 @@ def learn(
     """Update robots by the gradient. An evaluation is one motion, and its gradient if it is an update's. The robots do
     not know of each other; they are simulated at once."""
     learners = [
-        Learner(robot, Evaluations(evaluations, world.seconds), seed) for robot, seed in zip(robots, seeds, strict=True)
+        RobotLearner(robot, Evaluations(evaluations, world.seconds), seed)
+        for robot, seed in zip(robots, seeds, strict=True)
     ]
     began = time.process_time()
     while any(not learner.curve.full for learner in learners):
